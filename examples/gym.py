@@ -6,7 +6,7 @@
 
 One agent answers the question, which is GRPO. Two are a planner, who sees the question and writes a
 hint, and a solver, who sees both and answers at the second turn. Each split has a seed of its own,
-and dev and test leave out what is in train. `config` is the data set's own, as JSON.
+and dev and test leave out what is in train. `config` is the data set's own.
 
 The answer stands between <answer> and </answer>. Without these tags it is the whole response. Only
 data sets whose answers are compared as texts are taken (33 of 106): other verifiers evaluate what a
@@ -27,11 +27,11 @@ HINT = "\n\nA hint from your partner: {}"
 class Gym:
     reward = f"{__file__}:verified"
 
-    def __init__(self, data=None, num_agents=2, dataset="basic_arithmetic", size=500, config="{}"):
+    def __init__(self, num_agents=2, dataset="basic_arithmetic", size=500, config=None):
         if num_agents > 2:
             raise ValueError(f"a planner and a solver are two agents, not {num_agents}")
         self.num_agents = num_agents
-        self.source = (dataset, config)
+        self.source = (dataset, json.dumps(config or {}))
         self.size = size
         make(*self.source, 1, 0)  # a mistake ends here
 

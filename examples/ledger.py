@@ -68,7 +68,7 @@ class Ledger:
     told = READ  # agent 0's task
     reply = "348, 905"  # its answer to the example
 
-    def __init__(self, data=None, num_agents=2, lines: int = 8):
+    def __init__(self, num_agents=2, lines: int = 8):
         """lines: the number of lines in each half."""
         if num_agents != self.agents:
             raise ValueError(f"this ledger is for {self.agents} agents, not {num_agents}")

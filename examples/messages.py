@@ -24,7 +24,7 @@ FIRST = "numbers greater than {}"
 class Messages:
     reward = f"{__file__}:find"
 
-    def __init__(self, data=None, num_agents=2):
+    def __init__(self, num_agents=2):
         if num_agents != 2:
             raise ValueError(f"two friends write to each other, not {num_agents}")
 

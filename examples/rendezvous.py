@@ -24,7 +24,7 @@ SPLITS = ("dev", "test", "dev", "train", "train", "test", "train")  # by the sum
 class Rendezvous:
     reward = f"{__file__}:meet"  # used where --reward names no other
 
-    def __init__(self, data=None, num_agents=2):
+    def __init__(self, num_agents=2):
         if num_agents < 2:
             raise ValueError("a rendezvous is for 2 agents or more")
 

@@ -82,7 +82,7 @@ class Tools:
     stop = "</python>"
     measures: ClassVar = {"exact": "metric/exact", "called": "metric/called"}  # columns of eval.py
 
-    def __init__(self, data=None, num_agents=2, level: int = 0):
+    def __init__(self, num_agents=2, level: int = 0):
         """Set the level, the number of operations: 1 to 3, or 0 for all three."""
         if num_agents != 2:
             raise ValueError(f"one agent calls, one answers: not {num_agents}")

@@ -68,8 +68,8 @@ def test_a_half_reaches_its_reader_alone_and_the_message_the_other():
     heard = task.advance(item, ["", "one\nand " + 60 * "x"])
     assert [task.speakers(item, 0), task.speakers(heard, 1)] == [[1], [0]]
     seen = [json.dumps(task.observe(agent, heard, [])) for agent in (0, 1)]
-    everything = json.dumps(ledger.Full(None, 1, lines=5).observe(0, item, []))
-    half = json.dumps(ledger.Half(None, 1, lines=5).observe(0, item, []))
+    everything = json.dumps(ledger.Full(1, lines=5).observe(0, item, []))
+    half = json.dumps(ledger.Half(1, lines=5).observe(0, item, []))
     for agent, lines in enumerate(item["halves"]):
         assert len(lines) == 5
         for line in lines:

@@ -11,7 +11,7 @@ from training.plugins import TaskOptions, find_reward, make_task
 GYM = f"{ROOT}/examples/gym.py:Gym"
 
 
-def task(agents: int = 1, **words: str):
+def task(agents: int = 1, **words):
     pytest.importorskip("reasoning_gym")
     return make_task(TaskOptions(GYM, agents, None, None, None, words))
 
@@ -24,7 +24,7 @@ def test_without_the_package_there_is_one_line(monkeypatch, capsys):
 
 @pytest.mark.parametrize("dataset", ["basic_arithmetic", "leg_counting"])
 def test_the_solutions_of_a_data_set_earn_everything(dataset):
-    gym = task(dataset=dataset, size="20")
+    gym = task(dataset=dataset, size=20)
     reward = find_reward(gym)
     splits = [gym.items(split) for split in ("train", "dev", "test")]
     questions = [{item["prompt"] for item in items} for items in splits]
@@ -41,7 +41,7 @@ def test_the_solutions_of_a_data_set_earn_everything(dataset):
 
 
 def test_the_planner_is_asked_for_a_hint_and_the_solver_reads_it():
-    gym = task(2, size="5")
+    gym = task(2, size=5)
     [item, *_] = gym.items("train")
     reward = find_reward(gym)
     assert (gym.speakers(item, 0), gym.speakers(item, 1)) == ([0], [1])
@@ -59,7 +59,7 @@ def test_the_planner_is_asked_for_a_hint_and_the_solver_reads_it():
     ("words", "error"),
     [
         ({"dataset": "nope"}, "refuses nope with {}: Dataset 'nope' not registered"),
-        ({"config": '{"max_terms": 1}'}, "max_terms must be >= min_terms"),
+        ({"config": {"max_terms": 1}}, "max_terms must be >= min_terms"),
         ({"dataset": "countdown"}, "countdown does not compare answers as texts"),
     ],
 )
