@@ -4,7 +4,8 @@
 #     bash recipes/results.sh            JOBS=2 before it: two runs at once
 #
 # The same command goes on where it was stopped: train.py resumes a run that is not finished, and
-# passes over one that is. STEPS=2 SEEDS=1 tries it: two steps of the first seed of every row.
+# passes over one that is. OMP_NUM_THREADS=1 JOBS=14 suits 16 cores. STEPS=2 SEEDS=1 tries it: two
+# steps of the first seed of every row, on four held-out problems.
 set -e
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
@@ -14,7 +15,7 @@ row() { # NAME, NUMBER OF SEEDS, FLAGS: prints a line of flags for each seed
   local name=$1 seeds=${SEEDS:-$2}
   shift 2
   for seed in $(seq 0 $((seeds - 1))); do
-    echo "$*" --seed "$seed" --run "$OUT/$name-$seed" ${STEPS:+--max-steps "$STEPS"}
+    echo "$*" --seed "$seed" --run "$OUT/$name-$seed" ${STEPS:+--max-steps "$STEPS" --eval-limit 4}
   done
 }
 
