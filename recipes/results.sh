@@ -27,8 +27,8 @@ rows() {
   row share 5 --share
   row difference 5 --reward examples/own_pay.py:difference --joint aligned
   row pipeline 5 --task examples/workflows.py:Sequential --turns 2 --branching chain
-  row three 5 --num-agents 3
-  row four 3 --num-agents 4
+  row three 5 --num-agents 3 --max-steps 140
+  row four 3 --num-agents 4 --max-steps 180 --joint 16 --lr 0.0015
   row build 5 --task examples.building.tasks.Build
   row build-single 5 --task examples.building.tasks.Build --num-agents 1
   row messages 5 @recipes/messages.args
