@@ -30,7 +30,7 @@ OTHERS = {
     "before",
     "after",
 }
-RECORDED = ["items", "maximum", "unit", "bases"]  # traits of args.json that are not flags
+RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # traits that are not flags
 PROBLEMS = ["items", "eval-limit"]
 UNIT = ["maximum", "unit", "reward", "num-agents", "turns", "gamma"]  # of returns and rewards
 PART = re.compile("(reward|metric|agent)/.*(?<!_se)$")
@@ -74,7 +74,7 @@ def read_run(directory: Path) -> dict:
     row: dict = {
         name.replace("_", "-"): words(flags[name]) for name in sorted(flags.keys() - ASIDE)
     }
-    row |= {name: words(record.get(name)) for name in RECORDED}
+    row |= {name.replace("_", "-"): words(record.get(name)) for name in RECORDED}
     row["commit"] = ", then ".join(record["code"])
     row["experiment"] = words(row)
     summary = read_summary(directory)

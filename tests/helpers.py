@@ -350,8 +350,9 @@ def write_run(run: Path, seed: int = 0, steps=(), before=None, after=None, **rec
     run.mkdir(parents=True)
     args = vars(train.parse([])) | {"seed": seed, "max_steps": len(steps)}
     record = {"code": ["aaa"], "items": "0f", "maximum": 4.0, "unit": "turn", "bases": {}}
+    record["max_steps"] = [len(steps)]
     for name, value in recorded.items():
-        (args if name in args else record)[name] = value
+        (record if name in record else args)[name] = value
     (run / "args.json").write_text(json.dumps(record | {"args": args}))
     write_lines(run / "metrics.jsonl", [{"step": i} | step for i, step in enumerate(steps)])
     if after:

@@ -1,14 +1,13 @@
 """Runs as rows, groups of them, means and differences: python -m pytest tests/test_compare.py
 
-Runs are written by hand. Statistics are computed a second time, with t quantiles from the integral
-of Student's density.
+Runs are written by hand. Statistics are computed a second time, with published quantiles of t.
 """
 
 import itertools
 import math
 import re
+from statistics import mean, stdev
 
-import numpy as np
 import pandas
 import pytest
 from helpers import edit_json, write_run
@@ -19,16 +18,15 @@ from training.run_folder import lock_run_folder
 STEPS = [{"return": 0.1 * step} for step in range(5)]
 
 
-def write(folder, name: str, seed: int = 0, value: float = 0.5, **recorded):
+def write(folder, name: str, seed: int = 0, value: float = 0.5, parts=(), **recorded):
     """Write a finished run whose held-out return is a value."""
-    parts = recorded.pop("parts", {})
-    after = {"return": value, "greedy/return": value, "metric/pass": value} | parts
+    after = {"return": value, "greedy/return": value, "metric/pass": value, **dict(parts)}
     return write_run(folder / name, seed, STEPS, after=after, **recorded)
 
 
-def table_of(folder, *metrics: str, by=None) -> pandas.DataFrame:
+def table_of(folder, *metrics: str) -> pandas.DataFrame:
     """Return the table of --csv of the runs in a folder, by kind, group and metric."""
-    runs.compare([str(folder)], by, list(metrics) or None, csv=folder / "csv")
+    runs.compare([str(folder)], None, metrics, csv=folder / "csv")
     return pandas.read_csv(folder / "csv", index_col=["kind", "group", "metric"])
 
 
@@ -43,38 +41,36 @@ def groups_of(*folders, by=None) -> dict[str, list[int]]:
 
 
 def test_what_changes_no_experiment_makes_no_group(tmp_path):
-    write(tmp_path, "a", 0, batch_size=12)
-    write(tmp_path, "b", 1, batch_size=6, devices=2, eval_every=3, logger="none")
+    write(tmp_path, "a", 0, batch_size=12, engine=["http://one"])
+    write(tmp_path, "b", 1, batch_size=6, devices=2, eval_every=3, engine=["http://two"])
     write(tmp_path, "c", 2, batch_size=12, code=["bbb"])
-    write(tmp_path, "d", 3, batch_size=12, engine=["http://one"])
-    write(tmp_path, "e", 4, batch_size=12, engine=["http://two"])
-    assert groups_of(tmp_path) == {"engine false": [0, 1, 2], "engine true": [3, 4]}
-    assert groups_of(tmp_path, by=["commit"]) == {"commit aaa": [0, 1, 3, 4], "commit bbb": [2]}
-    assert groups_of(tmp_path, by=["advantage"]) == {"all": [0, 1, 2, 3, 4]}
+    assert groups_of(tmp_path) == {"engine true": [0, 1], "engine false": [2]}
+    assert groups_of(tmp_path, by=["commit"]) == {"commit aaa": [0, 1], "commit bbb": [2]}
     said = runs.compare([str(tmp_path)], ["advantage"])
     assert "\n\ncommit: aaa or bbb (all)" in said
-    assert "\n\nengine: false or true (all)" in said
+    assert "\n\nengine: true or false (all)" in said
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("name", "one", "other", "units"),
     [
-        ({"lr": [1e-4, 1e-4, 2e-4]}, {"lr": [1e-4, 2e-4, 2e-4]}),
-        ({"bases": {"m": "1"}}, {"bases": {"m": "2"}}),
-        ({"items": {"test": "1"}}, {"items": {"test": "2"}}),
-        ({"maximum": 4.0}, {"maximum": 3.0}),
-        ({"unit": "turn"}, {"unit": "episode"}),
-        ({"task_arg": {}}, {"task_arg": {"a": 1}}),
+        ("lr", [1e-4, 1e-4, 2e-4], [1e-4, 2e-4, 2e-4], 0),
+        ("bases", {"m": "1"}, {"m": "2"}, 0),
+        ("max_steps", [5], [3, 5], 0),  # a run that went on with another schedule
+        ("items", {"test": "1"}, {"test": "2"}, 1),
+        ("maximum", 4.0, 3.0, 1),
+        ("unit", "turn", "episode", 1),
     ],
 )
-def test_what_tells_experiments_apart_does_so_whoever_else_is_named(one, other, tmp_path):
-    first = write(tmp_path, "x/run", 0, **one)
-    second = write(tmp_path, "y/run", 1, **other)
-    third = write(tmp_path, "z/run", 2, **one, advantage="std")
-    assert list(groups_of(first, second).values()) == [[0], [1]]
-    assert list(groups_of(first, second, third).values()) == [[0], [1], [2]]
-    units = one.keys() & {"items", "maximum", "unit"}
-    assert len(groups_of(first, second, by=["advantage"])) == 1 + len(units)
+def test_what_tells_experiments_apart_does_so_whoever_else_is_named(
+    name, one, other, units, tmp_path
+):
+    write(tmp_path, "x", 0, **{name: one})
+    write(tmp_path, "y", 1, **{name: other})
+    assert list(groups_of(tmp_path).values()) == [[0], [1]]
+    assert len(groups_of(tmp_path, by=["advantage"])) == 1 + units
+    write(tmp_path, "z", 2, **{name: one}, advantage="std")
+    assert list(groups_of(tmp_path).values()) == [[0], [1], [2]]
 
 
 def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
@@ -98,108 +94,78 @@ def test_runs_of_an_older_version_are_named_and_not_compared(tmp_path):
 # --- statistics -----------------------------------------------------------------------------------
 
 
-def quantile(freedom: int) -> float:
-    """The t with 97.5 % of Student's density below it: by bisection of its integral."""
-    constant = math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
-    constant /= math.sqrt(freedom * math.pi)
-    low, high = 1.0, 20.0
-    while high - low > 1e-6:
-        t = (low + high) / 2
-        x = np.linspace(0, t, 4001)
-        inside = np.trapezoid(constant * (1 + x**2 / freedom) ** (-(freedom + 1) / 2), x)
-        low, high = (t, high) if inside < 0.475 else (low, t)
-    return low
-
-
-def test_t_is_that_of_the_density():
-    for count in (2, 3, 5, 10, 12, 15, 30, 100):
-        assert runs.t95(count) == pytest.approx(quantile(count - 1), rel=5e-3)
+def test_t_has_its_published_quantiles():
+    published = {2: 12.706, 3: 4.303, 5: 2.776, 11: 2.228, 12: 2.201, 21: 2.086, 101: 1.984}
+    for count, t in published.items():
+        assert runs.t95(count) == pytest.approx(t, rel=2e-3)
 
 
 def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
-    """Runs are named in another order than that of their seeds, and one has no partner."""
-    values = {"a": {0: 0.8, 1: 0.5, 2: 0.9}, "b": {2: 0.4, 3: 0.7, 0: 0.2, 1: 0.1}}
+    """Runs are named in another order than that of their seeds, and one has no partner.
+
+    One value has no error, and equal values have no interval.
+    """
+    values = {"a": {0: 0.8, 1: 0.5, 2: 0.9}, "b": {2: 0.4, 3: 0.7, 0: 0.2, 1: 0.1}, "c": {1: 0.7}}
+    values["d"] = {seed: value - 0.25 for seed, value in values["a"].items()}
     for name, seeds in values.items():
         for place, (seed, value) in enumerate(seeds.items()):
-            write(tmp_path, f"{name}{place}", seed, value, reward=None, normalize=name)
-    table = table_of(tmp_path, "return", "metric/pass")
-    for name in "ab":
-        drawn = np.array(list(values[name].values()))
-        row = table.loc["mean", f"normalize {name}", "after/return"]
-        half = quantile(len(drawn) - 1) * row["sem"]
-        assert row["count"] == len(drawn)
-        assert row["mean"] == pytest.approx(drawn.mean())
-        assert row["sem"] == pytest.approx(drawn.std(ddof=1) / len(drawn) ** 0.5)
-        ends = (drawn.mean() - half, drawn.mean() + half)
-        assert (row["low"], row["high"]) == pytest.approx(ends, rel=1e-3)
-    gaps = np.array([values["b"][seed] - values["a"][seed] for seed in range(3)])
-    row = table.loc["difference", "normalize b", "after/metric/pass"]
-    assert row["count"] == 3
-    assert (row["mean"], row["sem"]) == pytest.approx((gaps.mean(), gaps.std(ddof=1) / 3**0.5))
-    assert row["high"] == pytest.approx(gaps.mean() + quantile(2) * row["sem"], rel=1e-3)
-    said = runs.compare([str(tmp_path)])
-    assert f"{gaps.mean():+.3f} [{row['low']:+.3f}, {row['high']:+.3f}] (3)" in said
-    assert " 0.733 ±0.120 (3)" in said
-
-
-def test_one_run_has_no_error_and_equal_values_no_interval(tmp_path):
-    for name, seed, value in (("a", 0, 0.8), ("a", 1, 0.6), ("b", 0, 0.5), ("c", 0, 0.7)):
-        write(tmp_path, f"{name}{seed}", seed, value, normalize=name)
-    write(tmp_path, "c1", 1, 0.5, normalize="c")
+            write(tmp_path, f"{name}{place}", seed, value, normalize=name)
+    table = table_of(tmp_path, "return")
+    gaps = [values["b"][seed] - values["a"][seed] for seed in range(3)]
+    for kind, name, drawn, t in (
+        ("mean", "a", list(values["a"].values()), 4.303),
+        ("mean", "b", list(values["b"].values()), 3.182),
+        ("difference", "b", gaps, 4.303),
+    ):
+        row = table.loc[kind, f"normalize {name}", "after/return"]
+        error = stdev(drawn) / len(drawn) ** 0.5
+        ends = (mean(drawn) - t * error, mean(drawn) + t * error)
+        assert list(row) == pytest.approx([len(drawn), mean(drawn), error, *ends])
     said = runs.compare([str(tmp_path)], None, ["return"])
-    rows = [
-        ("normalize b", r" 0\.500 \(1\)"),
-        ("normalize b", r" -0\.300 \(1\)"),
-        ("normalize c", r" -0\.100 \(2\)"),
+    cells = re.findall(r"normalize (\w) +(.*)", said)
+    assert cells == [
+        ("a", "0.733 ±0.120 (3)"),
+        ("b", "0.350 ±0.132 (4)"),
+        ("c", "0.700 (1)"),
+        ("d", "0.483 ±0.120 (3)"),
+        ("b", f"-0.500 [{row['low']:+.3f}, {row['high']:+.3f}] (3)"),
+        ("c", "+0.200 (1)"),
+        ("d", "-0.250 (3)"),
     ]
-    for name, cell in rows:
-        assert re.search(f"{name} +{cell}$", said, re.MULTILINE), said
 
 
 @pytest.mark.parametrize(
-    ("other", "subtracted"),
+    ("name", "value", "subtracted"),
     [
-        ({"advantage": "std"}, {"return", "reward/x", "metric/pass"}),
-        ({"items": {"test": "2"}}, set()),
-        ({"eval_limit": 7}, set()),
-        *(({flag: value}, {"metric/pass"}) for flag, value in (
-            ("maximum", 3.0), ("unit", "episode"), ("turns", 2), ("gamma", 0.5), ("num_agents", 3),
-            ("reward", "code_pass"),
-        )),
+        ("advantage", "std", "return reward/x metric/pass"),
+        ("items", {"test": "2"}, ""),
+        ("eval_limit", 7, ""),
+        ("maximum", 3.0, "metric/pass"),
+        ("unit", "episode", "metric/pass"),
+        ("turns", 2, "metric/pass"),
+        ("gamma", 0.5, "metric/pass"),
+        ("num_agents", 3, "metric/pass"),
+        ("reward", "code_pass", "metric/pass"),
     ],
-)  # fmt: skip
-def test_measures_of_other_problems_or_units_are_not_subtracted(other, subtracted, tmp_path):
-    for seed in range(2):
-        write(tmp_path, f"a{seed}", seed, parts={"reward/x": 1.0})
-        write(tmp_path, f"b{seed}", seed, parts={"reward/x": 1.0}, **other)
-    names = ["return", "reward/x", "metric/pass"]
-    gaps = table_of(tmp_path, *names).loc["difference"].droplevel("group")["count"]
-    assert {name for name in names if gaps[f"after/{name}"]} == subtracted
+)
+def test_measures_of_other_problems_or_units_are_not_subtracted(name, value, subtracted, tmp_path):
+    write(tmp_path, "a", parts={"reward/x": 1.0})
+    write(tmp_path, "b", parts={"reward/x": 1.0}, **{name: value})
+    metrics = ["return", "reward/x", "metric/pass"]
+    counts = table_of(tmp_path, *metrics).loc["difference"]["count"].tolist()
+    assert counts == [int(metric in subtracted.split()) for metric in metrics]
 
 
 def test_a_part_that_was_never_earned_is_0_and_one_that_is_not_reported_is_missing(tmp_path):
-    bonus = {"reward/bonus": 0.3}
-    for seed, parts in enumerate((bonus, {}, {"reward/bonus": 0.6})):
+    for seed, parts in enumerate(({"reward/bonus": 0.3}, {}, {"reward/bonus": 0.6})):
         write(tmp_path, f"a{seed}", seed, parts=parts)
-        write(tmp_path, f"b{seed}", seed, normalize="b", parts=parts | {"other": 1.0})
     write_run(tmp_path / "a3", 3, STEPS)  # it is not finished
-    write(tmp_path, "c", 0, normalize="c")
-    write(tmp_path, "d", 0, normalize="d")
-    steps = [{"return": 0.5}, {"return": 0.5, "reward/bonus": 1.0}]
-    write_run(tmp_path / "e", 0, steps, after={"return": 0.5}, normalize="e")
-    table = table_of(tmp_path, "reward/bonus", "greedy/reward/bonus", "other")
-    means = table.loc["mean"]["mean"].unstack(sort=False)["after/reward/bonus"].tolist()
-    assert means == pytest.approx([0.3, 0.3, math.nan, math.nan, 0.0], nan_ok=True)
-    counts = table.loc["mean"]["count"].unstack(sort=False)
-    assert counts["after/reward/bonus"].tolist() == [3, 3, 0, 0, 1]
-    assert counts["after/other"].tolist() == [0, 3, 0, 0, 0]
-    rows = runs.read_runs([str(tmp_path / name) for name in ("a0", "a1", "c", "e")])
-    assert [list(steps.get("reward/bonus", [])) for steps in rows["steps"]] == [
-        [0] * 5,
-        [0] * 5,
-        [],
-        [0, 1],
-    ]
+    write(tmp_path, "b", normalize="b")
+    steps = [{"return": 0.5}] * 4 + [{"return": 0.5, "reward/bonus": 1.0}]
+    write_run(tmp_path / "c", 0, steps, after={"return": 0.5}, normalize="c")
+    table = table_of(tmp_path, "reward/bonus").loc["mean"]
+    assert table["mean"].tolist() == pytest.approx([0.3, math.nan, 0.0], nan_ok=True)
+    assert table["count"].tolist() == [3, 0, 1]
 
 
 def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted(tmp_path):
@@ -210,43 +176,31 @@ def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted
         edit_json(run / "eval.json", settings={"items": 9 if name == "c" else 5}, methods=methods)
     table = table_of(tmp_path, "eval/trained/pass@1", "eval/naive/return")
     assert table.loc["mean", "normalize c", "eval/trained/pass@1"]["mean"] == pytest.approx(0.55)
-    assert table.loc["difference"]["count"].unstack(sort=False).to_numpy().tolist() == [
-        [2, 2],
-        [0, 0],
-    ]
+    assert table.loc["difference"]["count"].tolist() == [2, 2, 0, 0]
 
 
 # --- what is written ------------------------------------------------------------------------------
 
 
 def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, monkeypatch):
-    drawn = {}
-
-    def plot(axes, mean, label):
-        drawn[axes.get_ylabel().partition(":")[0], label] = mean
-
-    monkeypatch.setattr("matplotlib.axes.Axes.plot", plot)
-
-    def fill(axes, steps, low, high, alpha):
-        drawn[axes.get_ylabel().partition(":")[0], "band"] = (high - low) / 2
-
-    monkeypatch.setattr("matplotlib.axes.Axes.fill_between", fill)
+    figures = []
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *args, **_: figures.append(args))
     write(tmp_path, "a0", parts={"reward/bonus": 0.3})
     steps = [{"return": 0.4}, {"return": 0.5}, {"dev/return": 0.1}]
-    write_run(tmp_path / "a1", 1, steps, max_steps=5)  # it goes on
-    runs.compare(
-        [str(tmp_path)], None, ["return", "reward/bonus", "before/return"], out=tmp_path / "x.pdf"
-    )
-    curve = drawn["return", "all"]
-    assert (curve.index.tolist(), curve.tolist()) == ([0, 1], pytest.approx([0.2, 0.3]))
-    assert drawn["return", "band"].tolist() == pytest.approx([0.2, 0.2])  # half a gap of 0.4
-    assert drawn["reward/bonus", "all"].tolist() == [0, 0]
-    assert (tmp_path / "x.pdf").read_bytes().startswith(b"%PDF")
+    write_run(tmp_path / "a1", 1, steps, max_steps=[5])  # it goes on
+    runs.compare([str(tmp_path)], None, ["return", "before/return", "reward/bonus"], out="x.pdf")
+    figure, name = figures[0]
+    returns, bonus = figure.axes
+    (line,) = returns.get_lines()
+    assert (name, line.get_label()) == ("x.pdf", "all")
+    assert line.get_xydata().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.3)]]
+    edges = returns.collections[0].get_paths()[0].vertices[:, 1]  # of the band
+    assert (min(edges), max(edges)) == pytest.approx((0, 0.5))  # the error is half the gap, 0.2
+    assert bonus.get_lines()[0].get_ydata().tolist() == [0, 0]  # never earned at these steps
 
 
 def test_the_table_in_latex(tmp_path):
     write(tmp_path, "a")
-    write(tmp_path, "b", lr_schedule="constant")
     runs.compare([str(tmp_path)], latex=tmp_path / "tex")
     text = (tmp_path / "tex").read_text()
     assert r"\toprule" in text
@@ -254,13 +208,12 @@ def test_the_table_in_latex(tmp_path):
 
 
 def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):
-    for seed, rate in enumerate((1e-3, 3e-3)):
-        write(tmp_path, f"a{seed}", seed, 0.625, lr=[rate] * 2)
-    write_run(tmp_path / "b", 0, STEPS[:2], max_steps=9, items=None, lr=[1e-3] * 2)
+    write(tmp_path, "a", 1, 0.625, lr=[3e-3] * 2)
+    write_run(tmp_path / "b", 0, STEPS[:2], max_steps=[9], items=None, lr=[1e-3] * 2)
     write_run(tmp_path / "c", 0)
     with lock_run_folder(tmp_path / "b"):
         said = runs.list_runs([str(tmp_path)])
-    assert re.search(r"a1 +finished +5 +0.625 +0.625 +1 \[0.003, 0.003\] +5 ", said)
-    assert re.search(r"b +running +2 +NaN +NaN +0 \[0.001, 0.001\] +9 ", said)
+    assert re.search(r"a +finished +5 +0.625 +0.625 +1 \[0.003, 0.003\] +\[5\] ", said)
+    assert re.search(r"b +running +2 +NaN +NaN +0 \[0.001, 0.001\] +\[9\] ", said)
     assert re.search("c +unfinished +0", said)
     assert "temperature" not in said
