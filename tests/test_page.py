@@ -15,32 +15,30 @@ from helpers import edit_json, read_json, refused_by_eval, run_eval, write_lines
 EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\ud800"
 
 
-def sample(step: int, problem: int, turn: int, number: int = 0, **changes) -> dict:
-    """Return a line of samples.jsonl, or of examples.jsonl."""
+def sample(step: int, problem: int, turn: int, number: int = 0, responses=None) -> dict:
+    """Return a line of samples.jsonl or examples.jsonl. Sample 0 has a bonus, 1 passes the tests."""
     return {
         "step": step,
         "problem": problem,
         "task_id": f"p/{problem}",
         "turn": turn,
-        "prompts": [f"problem {problem}, turn {turn}\nagent {agent}" for agent in range(2)],
-        "responses": [f"x = {step}\ny = {number}", f"z = {number}"],
+        "prompts": [f"problem {problem}, turn {turn}\nagent 0", "agent 1"],
+        "responses": responses or [f"x = {step}\ny = {number}", "z"],
         "reward": float(number),
-        "parts": {"tests": float(number)} | ({} if number else {"bonus": 1.0}),
-    } | changes
+        "parts": [{"bonus": 1.0}, {"tests": 1.0}][number],
+    }
 
 
 @pytest.fixture
 def run(tmp_path) -> Path:
-    """A run of three steps of two turns."""
-    steps = [{"return": 0.1 * i, "kl/0": 0.1, "scheme/other": 1.0} for i in range(3)]
-    run = write_run(tmp_path / "run", steps=steps, after={"return": 0.5, "greedy/return": 0.5})
-    returns = {"return": [0.5, 0.5], "greedy/return": [0.5, 0.5]}
+    """A run of three steps of two turns. Steps 0 and 1 have the same problem."""
+    steps = [{"return": 0.1, "kl/0": 0.1, "scheme/other": 1.0}] * 3
+    run = write_run(tmp_path / "run", steps=steps, after={"return": 0.5})
     example = {"before": sample(0, 0, 1), "after": sample(3, 0, 1, 1)}
-    edit_json(run / "summary.json", returns={"before": returns, "after": returns}, example=example)
-    problems = (1, 1, 2)  # of the steps
-    write(run, [sample(i, problems[i], t, n) for i in range(3) for t in range(2) for n in range(2)])
-    examples = [sample(i, p, 0) for i in range(4) for p in range(3)]
-    write_lines(run / "examples.jsonl", examples)
+    edit_json(run / "summary.json", returns={"after": {"return": [0.5]}}, example=example)
+    samples = [sample(i, i // 2, t, n) for i in range(3) for t in range(2) for n in range(2)]
+    write_lines(run / "samples.jsonl", samples)
+    write_lines(run / "examples.jsonl", [sample(i, p, 0) for i in range(4) for p in range(3)])
     return run
 
 
@@ -48,10 +46,6 @@ def run(tmp_path) -> Path:
 def bare(tmp_path) -> Path:
     """A run that has not come to its end, and wrote no samples."""
     return write_run(tmp_path / "bare", steps=[{"return": 0.1}])
-
-
-def write(run: Path, samples: list[dict]):
-    write_lines(run / "samples.jsonl", samples)
 
 
 def page_of(*runs: Path) -> Path:
@@ -73,7 +67,7 @@ def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
     assert capsys.readouterr().out == f"page: {page}\n"
     [first, second] = data_of(page)
     asked = [first["prompts"][record["prompts"]] for record in first["samples"]]
-    assert asked[:3] == [sample(0, 1, turn)["prompts"] for turn in (0, 0, 1)]
+    assert asked[:3] == [sample(0, 0, turn)["prompts"] for turn in (0, 0, 1)]
     assert len(first["prompts"]) == 5  # samples and examples share their prompts
     assert first["summary"] == read_json(run / "summary.json")
     assert (second["samples"], second["summary"]) == ([], {})
@@ -99,7 +93,7 @@ def test_a_page_is_watched_until_its_runs_are_finished(bare, monkeypatch):
 
 def test_no_text_of_a_run_leaves_the_script(run):
     plain = page_of(run).read_text()
-    write(run, [sample(0, 1, 0, responses=[EVIL, ""])])
+    write_lines(run / "samples.jsonl", [sample(0, 1, 0, responses=[EVIL, ""])])
     page = page_of(run)
     assert data_of(page)[0]["samples"][0]["responses"][0] == EVIL
     assert page.read_text().count("<") == plain.count("<")
@@ -117,42 +111,29 @@ def test_what_is_no_run_or_damaged_is_refused(run, capsys):
 # --- in a browser ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def browser():
+@pytest.fixture
+def tab():
+    """A browser's tab. It may have no error, and ask for no file but its page."""
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
     with playwright.sync_playwright() as starter:
         program = shutil.which("chromium") or shutil.which("google-chrome")
         try:
-            started = starter.chromium.launch(executable_path=program, args=["--no-sandbox"])
+            browser = starter.chromium.launch(executable_path=program, args=["--no-sandbox"])
         except playwright.Error as error:
             pytest.skip(f"no Chromium: {error}")
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def opened(browser):
-    """A function that opens a page. No page may have an error or ask for another file."""
-    tab = browser.new_page(viewport={"width": 1366, "height": 768})
-    problems = []
-    tab.on("pageerror", lambda error: problems.append(str(error)))
-    tab.on("console", lambda message: problems.append(message.text))
-    tab.on("request", lambda request: problems.append(request.url))
-
-    def open_page(*runs: Path):
-        page = page_of(*runs)
-        tab.goto(page.as_uri())
-        assert problems.pop(0) == page.as_uri()
-        return tab
-
-    yield open_page
-    tab.close()
-    assert problems == []
+        tab = browser.new_page(viewport={"width": 1366, "height": 768})
+        seen = []
+        tab.on("pageerror", lambda error: seen.append(str(error)))
+        tab.on("console", lambda message: seen.append(message.text))
+        tab.on("request", lambda request: seen.append(request.url))
+        yield tab
+        assert seen == [tab.url]
+        browser.close()
 
 
 @pytest.mark.browser
-def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(opened, run):
-    tab = opened(run)
+def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(tab, run):
+    tab.goto(page_of(run).as_uri())
     assert tab.text_content("#step") == "step 0 of 3"
     tab.focus("#slider")  # which would move by itself, too
     for _ in range(4):  # the last stop is 3
@@ -160,32 +141,29 @@ def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(o
     assert "since step 2" in tab.text_content("#samples h3")  # it shows a held-out problem
     tab.locator("#view").select_option("first training problem of a step, sampled")
     assert "no change is marked" in tab.text_content("#samples h3")  # it has another problem
-    assert tab.locator("#samples .added, #samples .past").count() == 0
     tab.keyboard.press("ArrowLeft")
     tab.keyboard.press("ArrowLeft")
     assert tab.text_content("#step") == "step 1 of 3"
-    assert tab.input_value("#slider") == "1"
     assert tab.locator("#samples .added").count() > 0
     tab.uncheck("#marked")
     assert tab.locator("#samples .added").count() == 0
     tab.click("text=turn 1")
     tab.click("text=rank 2")
-    chosen = sample(1, 1, 1, 0)
-    for kind in ("prompt", "response"):  # an element a line
-        assert tab.text_content(f"#samples .{kind}") == chosen[f"{kind}s"][0].replace("\n", "")
-    # The worse of two samples alone has the bonus, 1: the mean is .5 at both steps.
+    for kind in ("prompts", "responses"):  # an element a line
+        text = sample(1, 0, 1)[kind][0].replace("\n", "")
+        assert tab.text_content(f"#samples .{kind[:-1]}") == text
+    # One of two samples has the bonus, and not the first by its rank: the mean is .5 at both steps.
     row = tab.locator("#samples .panel tr", has_text="bonus")
     assert row.locator("td").all_text_contents()[-3:] == ["0.5", "0.5", "±0"]
 
 
 @pytest.mark.browser
-def test_runs_stand_beside_each_other_and_their_texts_stay_texts(opened, run, bare, tmp_path):
+def test_runs_stand_beside_each_other_and_their_texts_stay_texts(tab, run, bare, tmp_path):
     other = shutil.copytree(run, tmp_path / "<b>other")
-    write(other, [sample(0, 1, 0, responses=[EVIL, ""])])
-    tab = opened(run, other, bare)
+    write_lines(other / "samples.jsonl", [sample(0, 1, 0, responses=[EVIL, ""])])
+    tab.goto(page_of(run, other, bare).as_uri())
     tab.locator("#view").select_option("first training problem of a step, sampled")
     cards = tab.locator("#samples > .card")
-    assert [cards.nth(i).locator(".response").count() for i in range(3)] == [2, 2, 0]
     assert cards.nth(1).locator(".response").first.text_content() == EVIL
     assert tab.locator("b b, .text b, .text script").count() == 0
     assert "no joint response" in cards.nth(2).text_content()
@@ -195,5 +173,3 @@ def test_runs_stand_beside_each_other_and_their_texts_stay_texts(opened, run, ba
     assert tab.text_content("#step") == "step 1 of 3"
     tab.click("#more")
     assert tab.locator("#charts select").count() == 3
-    tab.locator("#to").fill("2")
-    assert tab.locator("#charts svg >> nth=0").text_content().count("step 0") == 1
