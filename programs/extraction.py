@@ -1,34 +1,46 @@
-"""Extract a function from a model's response, with everything that it needs.
+"""Take a function out of a model's response, with the statements that run before and after it.
 
-`extract` keeps the helper functions, classes, imports and constants that the function uses, and the
-statements that fill them, transitively. It drops what only shows the function: prints,
-assertions, examples, and the text around the code. Code fences may be missing, unclosed or
-repeated. If a name is defined twice, the last definition wins, as in Python. All decisions on code
-rest on syntax trees and symbol tables, never on patterns. They do not see names in texts, as in
-exec("TABLE[1] = 2") and globals().
+The statements of the Python fence, or else of the text, run in their order, as at a prompt. One
+that raises is passed over (programs/sandbox/candidate.py). So does one that takes too long. Only
+two decisions rest on the text: which statements are code, and whose function is whose. A statement
+that binds the name of a partner's function is left out.
 
-A function is `broken` if it was cut short or if Python refuses it. Later code that is cut short is
-dropped like prose. Any text gets an answer in bounded time. Results are cached by text, because
-each response is paired with many partners.
+    response                                        runs for aux, whose partner writes solve
+    ----------------------------------------------  ----------------------------------------
+    Here is the helper:                             -
+    ```python
+    from partner import solve                       -
+    import numpy as np                              raises, and is passed over
+    EVEN = {0, 2}                                   EVEN = {0, 2}
+    for n in range(4, 9, 2): EVEN.add(n)            for n in range(4, 9, 2): ...
+    def aux(x):                                     def aux(x): ...
+        return x % 10 in EVEN
+    print(aux(2))                                   print(aux(2))
+    def aux(x): ...                                 - (a stub)
+    def solve(xs):                                  -
+        return [x for x in                          - (cut short)
+    ```
+    EVEN = {}                                       -
+
+A function is `broken` if it was cut short or if Python refuses it. Any text gets an answer in
+bounded time. Results are cached by text, because each response is paired with many partners.
 """
 
 import ast
-import builtins
 import codeop
 import functools
 import itertools
 import math
 import re
 import symtable
-import sys
 import textwrap
 import threading
 import warnings
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections import Counter, deque
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-MAX_CHARACTERS = 20_000  # a longer response counts as text without code
+MAX_CHARACTERS = 50_000  # of a response; what follows is cut off
 
 # Python warns about the style of many programs ("invalid escape sequence"). The filter goes by the
 # file name that they are compiled under, because catch_warnings is not thread-safe.
@@ -40,41 +52,57 @@ warnings.filterwarnings("ignore", module=SOURCE)
 # (python/cpython#106905). Rewards run in threads.
 _BUILDING = threading.RLock()
 
-Statements = list[tuple[ast.stmt, str]]  # each with its lines
 _INCOMPLETE = object()  # source that more lines could complete
 REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # what the parser may raise
-_DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_SCOPE = (*_DEFINITION, ast.Lambda)
-_FIXED = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef)
-# Calls that change an object, while their value is used.
-_TAKING = {"heappop", "heappushpop", "next", "pop", "popitem", "popleft", "setdefault"}
-# Settings for all code: of the interpreter, and of decimal numbers.
-_SETTINGS = ("setrecursionlimit", "set_int_max_str_digits", "getcontext")
-# A fence, or a comment or a string, in which three backticks are text. A string may be cut short.
+_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+# Places of a statement. The first one that defines the function counts, with those before it.
+_PYTHON_FENCE, _BARE_FENCE, _OUTSIDE, _OTHER_FENCE = range(4)
+_LANGUAGES = {"": _BARE_FENCE} | dict.fromkeys(("python", "py", "python3"), _PYTHON_FENCE)
+# A fence, a closing fence at the end of a line, or a comment or a string, in which three backticks
+# are text. A string may be cut short.
 _FENCE = re.compile(
     r"""
-    ^ [^\S\n]* (?P<fence> ``` | ~~~ ) .* $
-    | \# .* | (\"{3} | '{3}) (?: \\ [\s\S] | [^\\] )*? (?: \2 | \Z )
+    ^ [^\S\n]* (?P<fence> ``` | ~~~ ) (?P<info> .* ) $ | (?P<end> ``` ) [^\S\n]* $
+    | \# .* | (\"{3} | '{3}) (?: \\ [\s\S] | [^\\] )*? (?: \4 | \Z )
     | " (?: \\ . | [^"\\\n] )*+ "? | ' (?: \\ . | [^'\\\n] )*+ '?
     """,
     re.MULTILINE | re.VERBOSE,
 )
-_MARGIN = re.compile(r"\n(?=[^ \t#\n])")  # a comment may stand anywhere
+# A comment may stand anywhere. These clauses continue the statement above them.
+_MARGIN = re.compile(r"\n(?=[^ \t#\n])(?!(?:else|finally)[ ]*:|(?:elif|except)\b.*:)", re.MULTILINE)
 _HEADER = re.compile(r"\A(?:async )?def ([^(\n]*)")
+# What stands around the lines of code: prompts, block quotes and tags.
+_AROUND = re.compile(
+    r"^(?:>>>[ ]?|\.\.\.(?:[ ]|$)|>[ ]?)|^</?(?:answer|code)>|</?(?:answer|code)>$", re.MULTILINE
+)
+_SPACES = {0xA0: " ", 0x200B: None, 0x2060: None, 0xFEFF: None}  # no-break and zero-width ones
+
+
+class Statement(NamedTuple):
+    node: ast.stmt
+    lines: str  # as they were written
+    place: int
+    source: str = ""  # formatted by ast.unparse, after the text's __future__ imports
+    binds: frozenset[str] = frozenset()  # names of the module
+    reads: frozenset[str] = frozenset()  # names of the module, also those that its functions read
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
     """The function that one response contributes to the program, with everything that it needs."""
 
-    source: str  # formatted by ast.unparse; "" if there is nothing
+    statements: tuple[str, ...] = ()  # the sources that run, in their order
     raw: str = ""  # the function as it was written, comments included
     node: ast.FunctionDef | ast.Lambda | None = None  # None if it is not defined
     broken: bool = False  # its definition does not parse or does not compile
     returns: bool = False  # it is defined and returns a value, as far as its text shows
-    reads: frozenset[str] = frozenset()  # names that the source takes from the module's scope
+    reads: frozenset[str] = frozenset()  # names of the module that it needs
     shareable: bool = False  # its program may share a process with others: see _shareable
-    kept: frozenset[int] = frozenset()  # indices of the response's statements in the source
+    kept: frozenset[int] = frozenset()  # indices of the response's statements that it needs
+
+    @property
+    def source(self) -> str:
+        return "\n".join(self.statements)
 
 
 def syntax_tree(source: str, flags: int = 0) -> ast.Module:
@@ -89,162 +117,83 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
 
     Foreign names belong to the functions of other agents.
     """
-    statements, unparsed = top_level(text)
-    try:
-        indices, source, reads = _needed(statements, name, foreign)
-    except REFUSED:  # it parses, but the compiler refuses it or it is nested too deeply
-        return Part("", broken=True)
+    statements, broken = top_level(text)
+    for place in range(_OTHER_FENCE + 1):
+        running = {}
+        bound = set()
+        definition = None
+        for index, statement in enumerate(statements):
+            is_stub = bound & statement.binds and _is_stub(statement.node)
+            if statement.place <= place and not statement.binds & foreign and not is_stub:
+                running[index] = statement
+                bound |= statement.binds
+                if name in statement.binds:
+                    definition = statement
+        if definition:
+            break
+    else:
+        return Part(broken=name in broken)
 
-    kept = set(indices)
-    for index, (node, _) in enumerate(statements):  # a partner's function is there: nothing to run
-        if isinstance(node, ast.ImportFrom) and _binds(node) <= foreign:
+    kept, reads = _needed(running, name)
+    for index, statement in enumerate(statements):  # an import of a partner's function: not run
+        if isinstance(statement.node, ast.ImportFrom) and statement.binds <= foreign:
             kept.add(index)
     part = Part(
-        source,
+        tuple(statement.source for statement in running.values()),
         reads=frozenset(reads),
-        shareable=all(_shareable(statements[index][0]) for index in indices),
+        shareable=all(_shareable(statement.node) for statement in running.values()),
         kept=frozenset(kept),
     )
-    definition = None
-    for index in indices:  # the last one wins
-        if name in _binds(statements[index][0]):
-            definition, written = statements[index]
-    match definition:
-        case None | ast.Assign(value=ast.Constant()):
-            return replace(part, broken=name in unparsed)
+    node = definition.node
+    match node:
+        case ast.Assign(value=ast.Constant()):
+            return replace(part, broken=name in broken)
         case (ast.FunctionDef() as function) | ast.Assign(value=ast.Lambda() as function):
-            lines = written.split("\n")
-            without_decorators = lines[definition.lineno - definition.end_lineno - 1 :]
+            lines = definition.lines.split("\n")
+            without_decorators = lines[node.lineno - node.end_lineno - 1 :]
             raw = "\n".join(without_decorators)
             return replace(part, raw=raw, node=function, returns=_returns(function))
     return replace(part, returns=True)  # a class, a partial, an alias, or a def inside an if
 
 
-def _needed(
-    statements: Statements, name: str, foreign: frozenset[str]
-) -> tuple[list[int], str, set[str]]:
-    """Return the statements that `name` needs, as a static slice (Weiser 1981) of the text.
+def _is_stub(node: ast.stmt) -> bool:
+    """Return whether a statement is a function without a body, such as a signature."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    bodies = [part.value if isinstance(part, ast.Expr) else part for part in node.body]
+    return all(isinstance(part, ast.Constant | ast.Pass) for part in bodies)
 
-    They are indices, the statements' source, and the names that they read. An import from outside
-    the standard library cannot run: it wins over no definition of the text. Raise one of REFUSED if
-    Python does not compile the source.
+
+def _needed(statements: dict[int, Statement], name: str) -> tuple[set[int], set[str]]:
+    """Return the indices of the statements that `name` needs, and the names that they read.
+
+    They are the statements that bind a needed name, and those that may change its value. Of the
+    rest the text could do without: they show the function.
     """
-    changers = defaultdict(list)  # name: the statements that may change its value
-    nodes = dict(enumerate(node for node, _ in statements))
-    defined = {node.name for node in nodes.values() if isinstance(node, _DEFINITION)}
-    for index, node in list(nodes.items()):
-        bound = _binds(node)
-        packages = set()
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            packages = {module.partition(".")[0] for module in modules_in(node)}
-        outside = not packages <= sys.stdlib_module_names
-        if bound & foreign or (outside and bound & {*defined, "*"}):
-            del nodes[index]
-        else:
-            for key in bound:
-                changers[key].append(index)
-    _, reads = _slice(nodes, changers, name)
-    own_functions = {name, *(reads & defined)}
-    touched = _touched(list(nodes.values()), own_functions, foreign)
-    for index, names in zip(nodes, touched, strict=True):
-        for key in names:
-            changers[key].append(index)
-    sources, reads = _slice(nodes, changers, name)
-    indices = sorted(sources)
-    lines = [sources[index] for index in indices]
-    lines.sort(key=lambda line: not line.startswith("from __future__ "))  # they have to begin it
-    source = "\n".join(lines)
-    compile(source, SOURCE, "exec")
-    return indices, source, reads
-
-
-def _slice(
-    nodes: dict[int, ast.stmt], changers: dict[str, list[int]], name: str
-) -> tuple[dict[int, str], set[str]]:
-    """Return the sources of the statements that `name` depends on, by index, and what they read."""
-    sources = {}
-    reads = set()
-    queue = [name, "*"]
-    while queue:
-        for index in changers.get(queue.pop(), ()):
-            if index in sources:
-                continue
-            sources[index] = ast.unparse(nodes[index])
-            new = _reads(symtable.symtable(sources[index], SOURCE, "exec"))
-            queue += new - reads
-            reads |= new
-    return sources, reads
-
-
-def _touched(
-    nodes: list[ast.stmt], own_functions: set[str], foreign: frozenset[str]
-) -> Iterator[set[str]]:
-    """Yield the names whose values each top-level statement may change, beside what it binds.
-
-    These are the names in its effects, and in those of the functions that it mentions. From there
-    they are also the names in the statements that bind a name, because row in row = T[0] may be a
-    part of T. Own functions do not count. They do their work whenever a test calls them, so another
-    call of theirs is an example. An assertion changes nothing.
-    """
-    fixed = {*dir(builtins), *foreign}  # modules and functions, which no call changes
-    leads_to = defaultdict(set)
-    helpers = {}
-    for node in nodes:
-        if isinstance(node, _FIXED):
-            fixed |= _binds(node)
-        if isinstance(node, _DEFINITION) and node.name not in own_functions:
-            helpers[node.name] = _effects(node, own_functions, _TAKING)
-            leads_to[node.name] |= names_in(node)
-        for part in ast.walk(node):
-            if isinstance(part, ast.Assign | ast.AnnAssign | ast.For):
-                names = names_in(part)
-                for name in _binds(part):
-                    leads_to[name] |= names
-    active = {*_TAKING, *filter(helpers.get, helpers)}
-    for node in nodes:
-        if isinstance(node, _DEFINITION):
-            node = ast.Tuple([*node.decorator_list, *getattr(node, "bases", [])])
-        touched = set()
-        if not isinstance(node, ast.Assert):
-            touched |= _effects(node, own_functions, active)
-            for helper in _reachable(names_in(node), leads_to) & helpers.keys():
-                touched |= helpers[helper]
-        yield _reachable(touched - fixed, leads_to) - fixed
-
-
-def _effects(code: ast.AST, own_functions: set[str], active: set[str]) -> set[str]:
-    """Return the names in what code does beside binding names.
-
-    It stores into objects, binds global names, calls active functions, and evaluates expressions
-    whose values it drops: what is there for its effect. A print and a call of an own function have
-    none.
-    """
-    idle = own_functions | {"print"}
-    names = set()
-    for node in ast.walk(code):
-        match node:
-            case ast.Global():
-                names.update(node.names)
-            case ast.Attribute() | ast.Subscript() if not isinstance(node.ctx, ast.Load):
-                names.add(_root(node))
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in active:
-                names |= names_in(node)
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in idle:
-                pass
-            case ast.Expr() | ast.Assign(targets=[ast.Name(id="_")]):
-                names |= names_in(node)
-    return names
-
-
-def _reachable(names: set[str], edges: dict[str, set[str]]) -> set[str]:
-    """Return the names, and all names that the edges lead to from them."""
-    reached = set(names)
-    queue = list(names)
-    while queue:
-        new = edges.get(queue.pop(), set()) - reached
-        reached |= new
-        queue += new
-    return reached
+    imports = (ast.Import, ast.ImportFrom)
+    changeable = set()
+    for statement in statements.values():
+        if not isinstance(statement.node, imports):
+            changeable |= statement.binds - {name}
+    kept = set()
+    needed = {name}
+    while True:
+        new = set()
+        for index, (node, _, _, _, binds, reads) in statements.items():
+            match node:
+                case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+                    needs = False
+                case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias("*")]):
+                    needs = True
+                case _:
+                    needs = binds & needed or reads & needed & changeable
+            if needs and index not in kept:
+                new.add(index)
+        if not new:
+            return kept, needed
+        kept |= new
+        for index in new:
+            needed |= statements[index].reads | statements[index].binds
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -296,14 +245,14 @@ def share_of(text: str, kept: frozenset[int]) -> float:
     Comments in the lines of those statements count as kept.
     """
     statements, _ = top_level(text)
-    used = characters("\n".join(statements[index][1] for index in kept))
+    used = characters("\n".join(statements[index].lines for index in kept))
     size = characters(text)
     return min(used / size, 1.0) if size else 1.0
 
 
 def characters(text: str) -> int:
     """Return the number of characters without white space and code fences."""
-    return len("".join("".join(_between_fences(text)).split()))
+    return len("".join("".join(segment for _, segment in _segments(text)).split()))
 
 
 def part_names(item: dict, agents: int) -> list[str]:
@@ -317,39 +266,65 @@ def part_names(item: dict, agents: int) -> list[str]:
 
 
 @functools.lru_cache(maxsize=512)  # enough for one step; syntax trees are large
-def top_level(text: str) -> tuple[Statements, set[str]]:
-    """Return a text's top-level statements with their lines, and the names of broken functions.
+def top_level(text: str) -> tuple[list[Statement], set[str]]:
+    """Return a text's top-level statements, and the names of broken functions.
 
     A text that parses is taken as a whole. Otherwise each text between code fences is tried, and
     then its pieces: see _pieces.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if len(text) > MAX_CHARACTERS:
-        return [], set()
-    parsed = _parse(text)
-    if isinstance(parsed, list):
-        return parsed, set()
+    text = text[:MAX_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n")
+    segments = [(_OUTSIDE, text)]
+    if not isinstance(_parse(text), list):
+        segments = _segments(_AROUND.sub("", text.translate(_SPACES)))
     statements = []
     broken = set()
-    for segment in _between_fences(text):
-        segment_statements, segment_broken = _pieces(textwrap.dedent(segment).strip(" "))
-        statements += segment_statements
-        broken |= segment_broken
+    future = ""
+    for place, segment in segments:
+        parsed, headers = _pieces(textwrap.dedent(segment).strip(" "))
+        broken |= headers
+        for node, lines in parsed:
+            if isinstance(node, ast.AnnAssign) and not node.value:
+                continue  # "Note: this" binds nothing
+            try:
+                source = ast.unparse(node)
+                if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+                    future += f"{source}\n"
+                else:
+                    source = future + source
+                compile(source, SOURCE, "exec")
+                table = symtable.symtable(source, SOURCE, "exec")
+            except REFUSED:  # the compiler refuses it, or it is nested too deeply
+                broken.add(getattr(node, "name", ""))
+                continue
+            binds = frozenset(
+                symbol.get_name()
+                for symbol in table.get_symbols()
+                if symbol.is_assigned() or symbol.is_imported()
+            )
+            statements.append(Statement(node, lines, place, source, binds, _reads(table)))
     return statements, broken
 
 
-def _between_fences(text: str) -> list[str]:
+def _segments(text: str) -> list[tuple[int, str]]:
+    """Return the texts inside and outside of code fences, each with its place."""
     segments = []
+    place = _OUTSIDE
     start = 0
     for match in _FENCE.finditer(text):
-        if match["fence"]:
-            segments.append(text[start : match.start()])
-            start = match.end()
-    return [*segments, text[start:]]
+        if not (match["fence"] or (match["end"] and place != _OUTSIDE)):
+            continue
+        segments.append((place, text[start : match.start()]))
+        start = match.end()
+        language = (match["info"] or "").strip().lower()
+        if place == _OUTSIDE or language:
+            place = _LANGUAGES.get(language, _OTHER_FENCE)
+        else:
+            place = _OUTSIDE
+    return [*segments, (place, text[start:])]
 
 
-def _pieces(segment: str) -> tuple[Statements, set[str]]:
-    """Return the statements and broken functions of a text, perhaps without its fences.
+def _pieces(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
+    """Return a segment's statements with their lines, and the names of its broken functions.
 
     A text that does not parse as a whole is read in pieces. A piece runs from one line without
     indentation to the next. It is extended for as long as the parser says that more lines could
@@ -396,48 +371,14 @@ def _parse(source: str):
     return statements
 
 
-def _binds(node: ast.stmt) -> set[str]:
-    """Return the module's names that a top-level statement binds: x = 1, TABLE[x] = 1, import x.
-
-    "*" stands for what nobody lists: the names of `import *`, and what all code depends on.
-    """
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return {node.name}
-        case ast.AnnAssign(value=None):  # "Note: this" binds nothing
-            return set()
-        case ast.ImportFrom(module="__future__"):
-            return {"*"}
-    names = set()
-    for part in ast.walk(node):
-        match part:
-            case ast.alias():
-                names.add((part.asname or part.name).partition(".")[0])
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.Name(id=name) | ast.Attribute(attr=name) if name in _SETTINGS:
-                names.add("*")
-            case ast.Name() | ast.Attribute() | ast.Subscript():
-                if isinstance(part.ctx, ast.Store):
-                    names.add(_root(part))
-    return names
-
-
-def _root(node: ast.expr) -> str:
-    """Return the name that an expression like TABLE[x].update starts with, or ""."""
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _reads(table: symtable.SymbolTable) -> set[str]:
+def _reads(table: symtable.SymbolTable) -> frozenset[str]:
     """Return the module's names that a scope and the scopes inside it read, or change in place."""
     in_module = table.get_type() == "module"
     names = set()
     for symbol in table.get_symbols():
         if symbol.is_referenced() if in_module else symbol.is_global():
             names.add(symbol.get_name())
-    return names.union(*map(_reads, table.get_children()))
+    return frozenset(names.union(*map(_reads, table.get_children())))
 
 
 # A shareable part may import these names and use these attributes: pure functions, and methods of
@@ -468,6 +409,10 @@ def _shareable(statement: ast.stmt) -> bool:
         match node:
             case ast.ClassDef() | ast.AsyncFunctionDef() | ast.Await():
                 return False  # instances may outlive a module, and act as they die
+            case ast.Attribute(value=value, attr="format" | "format_map"):
+                text = value.value if isinstance(value, ast.Constant) else "_"
+                if "_" in str(text):  # "{0.__globals__}" reads any attribute
+                    return False
             case ast.Attribute(attr=name, ctx=ast.Load()):
                 if name.startswith("_") or name not in _ATTRIBUTES:
                     return False

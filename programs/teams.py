@@ -111,14 +111,14 @@ def run(item: dict, team: Team, may_fail: int | None = None) -> Verdict:
     """
     *_, main = team
     parts = [team[name] for name in [*used_helpers(team), main]]
-    *before, code = [part.source for part in parts]
+    statements = [statement for part in parts for statement in part.statements]
     program = Program(
-        code=code,
+        code="",
         tests=item["tests"],
         entry_point=main,
         setup=item.get("setup", ""),
         own_process=not all(part.shareable for part in parts),
-        before=tuple(before),
+        statements=tuple(statements),
         may_fail=may_fail,
     )
     [verdict] = box.run([program])
@@ -143,7 +143,7 @@ def contributions(item: dict, responses: list[str], team: Team, p: float) -> dic
     A helper that main does not use adds 0. If no helper adds anything, main adds 0.
     """
     *_, main = team
-    used = [name for name in used_helpers(team) if team[name].source]
+    used = [name for name in used_helpers(team) if team[name].statements]
     adds = dict.fromkeys(team, 0.0)
     for name in used:
         stand_ins = [*_versions(name, team, responses), *helper_stand_ins(name)]
@@ -177,7 +177,7 @@ def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -
 
 def helper_stand_ins(name: str) -> list[Part]:
     return [
-        Part(HELPER.format(name=name, expression=expression), shareable=True)
+        Part((HELPER.format(name=name, expression=expression),), shareable=True)
         for expression in HELPER_STAND_INS
     ]
 
@@ -185,7 +185,7 @@ def helper_stand_ins(name: str) -> list[Part]:
 def main_stand_ins(name: str, helper: str) -> list[Part]:
     return [
         Part(
-            MAIN.format(name=name, helper=helper, expression=expression),
+            (MAIN.format(name=name, helper=helper, expression=expression),),
             reads=frozenset([helper]),
             shareable=True,
         )
@@ -201,4 +201,4 @@ def _versions(name: str, team: Team, responses: list[str]) -> list[Part]:
     for author, text in zip(team, responses, strict=True):
         if author != name:
             versions.append(extract(text, name, frozenset(team) - {name, author}))
-    return [part for part in versions if part.source]
+    return [part for part in versions if part.statements]

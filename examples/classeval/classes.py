@@ -102,7 +102,8 @@ def methods_of(text):
         # Text further left than the first method ends a method, as a code fence does.
         lines.append("```" if line[:depth].strip() else line[depth:])
     statements, *_ = top_level("\n".join(lines))
-    return tuple(filter(None, itertools.starmap(_method, statements)))
+    methods = [_method(statement.node, statement.lines) for statement in statements]
+    return tuple(filter(None, methods))
 
 
 def _method(node, text):

@@ -34,6 +34,7 @@ exception), and hashing and `random` are seeded. docs/sandbox.md lists which sys
 import contextlib
 import functools
 import json
+import math
 import os
 import signal
 import socket
@@ -43,11 +44,11 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from programs.sandbox.wire import NOT_READY
+from programs.sandbox.wire import NOT_READY, WALL
 
 GRACE_SECONDS = 3.0
 FROM_OUTSIDE = {-signal.SIGKILL, NOT_READY}  # statuses of a runner that a program cannot cause
@@ -85,12 +86,14 @@ class Program:
     must know that nothing they do outlasts their module (`Part.shareable` in extraction.py).
     """
 
-    code: str
+    code: str  # runs after `statements`; the program fails if it raises
     tests: tuple[str, ...]  # statements that call `entry_point`, each complete in itself
     entry_point: str
     setup: str = ""  # trusted code that both the tests and the program need
     own_process: bool = True
-    before: tuple[str, ...] = ()  # sources that run before `code`, each compiled on its own
+    # Sources that run one by one, as at a prompt. One that raises, or that takes half of the time
+    # that is left, is passed over.
+    statements: tuple[str, ...] = ()
     # After one failure more than that, all later tests fail. With a number, the program is not
     # loaded again after a hang or a crash.
     may_fail: int | None = None
@@ -109,25 +112,38 @@ class Verdict:
     seconds: float  # wall time on a worker, without the wait for a free worker
 
 
-def cores() -> int:
-    """Return the number of cores that this process may use, which taskset and Slurm limit.
+CGROUPS = Path("/sys/fs/cgroup")
+QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # versions 2 and 1
 
-    With more workers than cores, programs would wait for each other until their time is over.
+
+def cores() -> int:
+    """Return this process's number of cores, its share where --devices started several.
+
+    taskset, Slurm and a container's quota limit them.
     """
+    count = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
+        count = len(os.sched_getaffinity(0))
+    for files in QUOTAS:
+        with contextlib.suppress(OSError, ValueError):  # another version, or no quota ("max")
+            texts = [(CGROUPS / file).read_text() for file in files]
+            quota, period = map(int, " ".join(texts).split())
+            if quota > 0:
+                count = min(count, math.ceil(quota / period))
+    processes = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("WORLD_SIZE") or 1
+    return max(count // int(processes), 1)
 
 
 class Sandbox(contextlib.AbstractContextManager):
     """Judges programs on up to `workers` workers (default: one per core), started on demand.
 
-    test_timeout   seconds to load the program, and seconds for each test
-    total_timeout  seconds for the program with all its tests
+    test_timeout   seconds of CPU time to load the program, and for each test
+    total_timeout  seconds of CPU time for the program with all its tests
     memory_mb      MiB on top of an empty worker's memory
     restarts       how often a program is loaded again after a hang or a crash
     kernel_locks   False leaves them out, as on macOS
 
+    By the clock each limit is WALL times as long, so a verdict does not depend on other processes.
     After the last restart, the failure counts for the remaining tests too.
     """
 
@@ -147,10 +163,9 @@ class Sandbox(contextlib.AbstractContextManager):
         self._pid = os.getpid()
         # Each worker has a thread that lives as long as the worker. The kernel sends the
         # parent-death signal when the thread that started a process ends.
-        self._pool = ThreadPoolExecutor(workers or cores(), thread_name_prefix="sandbox")
+        self._count = workers
         self._lock = threading.Lock()  # guards everything below
-        submit = functools.partial(self._pool.submit, self._verdict)  # type: ignore[call-arg]
-        self._future = functools.lru_cache(CACHED)(submit)  # one per Program
+        self._future = functools.lru_cache(CACHED)(self._submit)  # one per Program
         self._workers: dict[int, Worker] = {}  # by thread
         self._closed = False
         self.started = 0  # programs; the next one follows within the limits above
@@ -176,6 +191,14 @@ class Sandbox(contextlib.AbstractContextManager):
             return [future.result() for future in futures]
         except CancelledError:
             raise RuntimeError("the Sandbox was closed") from None
+
+    @functools.cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        """Return the pool, made where --devices has already started its processes."""
+        return ThreadPoolExecutor(self._count or cores(), thread_name_prefix="sandbox")
+
+    def _submit(self, program: Program) -> Future:
+        return self._pool.submit(self._verdict, program)
 
     def close(self) -> None:
         """End all processes and threads. A run() that still waits raises RuntimeError."""
@@ -216,7 +239,7 @@ class Sandbox(contextlib.AbstractContextManager):
         self.started += 1
         total_timeout = self._limits[2]
         # The runner keeps its own limits, unless it hangs in C code. `setup` has the same limit.
-        patience = 2 * total_timeout + GRACE_SECONDS
+        patience = WALL * 2 * total_timeout + GRACE_SECONDS
         for _ in range(2):
             worker = self._worker()
             began = time.monotonic()

@@ -3,11 +3,14 @@
 The candidate owns two pipe ends, and adds a lock to the worker's own (locks.py).
 """
 
+import contextlib
 import functools
 import json
 import os
 import random
+import signal
 import sys
+import time
 import types
 
 import locks
@@ -52,16 +55,34 @@ class Solution:
         self.objects.append(value)
         return len(self.objects)
 
-    def load(self, setup: str, codes: list[str], entry_point: str):
+    def load(self, setup: str, statements: list[str], code: str, entry_point: str, seconds: float):
         self.module.__dict__.clear()  # its functions and their globals hold each other
         self.module = sys.modules["solution"] = types.ModuleType("solution")
         self.entry_point = entry_point
         self.objects = []
         random.seed(0)  # each fork is seeded by the system
         exec(compiled(setup, "<setup>", "exec"), self.module.__dict__)
-        for code in codes:
-            exec(compiled(code, "<program>", "exec"), self.module.__dict__)
+        deadline = time.process_time() + seconds
+        signal.signal(signal.SIGPROF, ring)
+        for statement in statements:
+            share = (deadline - time.process_time()) / 2
+            with contextlib.suppress(BaseException):
+                try:  # the alarm rings again, because an `except:` may swallow it
+                    signal.setitimer(signal.ITIMER_PROF, max(share, 0.001), 0.1)
+                    exec(compiled(statement, "<program>", "exec"), self.module.__dict__)
+                finally:
+                    signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, signal.SIG_IGN)
+        exec(compiled(code, "<program>", "exec"), self.module.__dict__)
         self.object(0)
+
+
+class TimeLimit(BaseException):
+    """A statement has had its share of the time."""
+
+
+def ring(*_):
+    raise TimeLimit
 
 
 def advance(target) -> list:
@@ -94,8 +115,8 @@ def described(error: BaseException) -> tuple[str, str]:
 
 def be_candidate(zygote: int, inbox: int, outbox: int, cpu_seconds: int, missing: list) -> None:
     if not locks.lock_candidate(missing, cpu_seconds) or os.getppid() != zygote:
-        return  # without "ready", the runner gives up this worker
+        return  # without its process number, the runner gives up this worker
     solution = Solution()
-    send(outbox, b"ready")
+    send(outbox, str(os.getpid()).encode())
     while True:
         send(outbox, solution.answer(receive(inbox, float("inf"))))

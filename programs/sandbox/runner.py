@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 
-from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, send, unpacker
+from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, WALL, pack, receive, send, unpacker
 
 READY_SECONDS = 10.0
 OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
@@ -43,6 +43,8 @@ class Candidate:
         self.lost: str | None = None  # why it can no longer answer
         self.running = True
         self.programs = 0  # loaded so far
+        self.clock: int | None = None  # until it is ready
+        self.seconds = 0.0  # of CPU time
         self.unpack = unpacker(functools.partial(Remote, self))
         inbox, self.requests = os.pipe()
         self.answers, outbox = os.pipe()
@@ -57,8 +59,14 @@ class Candidate:
             os._exit(NOT_READY)
 
     def await_ready(self) -> None:
-        if receive(self.answers, 64) != b"ready\n":
-            raise EOFError
+        pid = int(receive(self.answers, 64))
+        self.clock = ~pid << 3 | 2  # the kernel's number for the CPU clock of a process
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the candidate has used, as far as it is known."""
+        with contextlib.suppress(OSError, TypeError):  # it is gone or new, or this is macOS
+            self.seconds = time.clock_gettime(self.clock)
+        return self.seconds
 
     def end(self) -> None:
         self.lost = self.lost or "the program was stopped"
@@ -189,21 +197,39 @@ class TestRunner:
         signal.signal(signal.SIGALRM, self.ring)
 
     def ring(self, *_) -> None:
-        if self.armed:
+        if self.armed and self.spent() > self.limit:
             self.rang = True
             raise TimeLimit
 
+    def clocks(self) -> tuple[float, float]:
+        """Return the CPU time of the runner and the candidate, and the time."""
+        cpu = time.process_time()
+        if self.candidate:
+            cpu += self.candidate.cpu_seconds()
+        return cpu, time.monotonic()
+
+    def spent(self) -> float:
+        """Return the seconds of CPU time that this attempt has taken, or its share of the clock."""
+        cpu, now = self.clocks()
+        return max(cpu - self.began[0], (now - self.began[1]) / WALL)
+
     def attempt(self, seconds: float, action, *arguments) -> tuple[str, str | None]:
-        """Return (outcome, error) of action(*arguments) within so many seconds."""
+        """Return (outcome, error) of action(*arguments) within so many seconds of CPU time.
+
+        By the clock they may be WALL times as many, because other processes may have the cores.
+        """
         late = "timeout", "TimeoutError: no answer in time"
         if seconds <= 0:
             return late
         self.rang = False
+        self.limit = seconds
+        self.began = self.clocks()
         try:
             self.armed = True
-            # The alarm rings again every second, because a test's `except:` may swallow it. The
-            # second timer ends a runner that is deep in C code and does not hear the alarm.
-            signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+            # The alarm rings again and again, to look at the clocks, and because a test's `except:`
+            # may swallow it. The second timer ends a runner that is deep in C code and does not
+            # hear the alarm.
+            signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds + 1.0)
             try:
                 action(*arguments)
@@ -211,6 +237,7 @@ class TestRunner:
                 self.armed = False
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+                self.used += self.spent()
         except BaseException as error:
             if self.rang:
                 return late
@@ -218,15 +245,16 @@ class TestRunner:
             return outcomes.get(type(error), "error"), shown(error)
         return late if self.rang else OK
 
-    def verdict(self, code, tests, entry_point, setup, own_process, before, may_fail) -> dict:
+    def verdict(self, code, tests, entry_point, setup, own_process, statements, may_fail) -> dict:
         """Return a Verdict's fields but its seconds, or {"setup": error}."""
         # Programs never see the tests, so they cannot foresee what setup and tests draw.
         random.seed(repr((setup, tests)))
+        self.used = 0.0  # seconds of CPU time
         self.space = {"__name__": "tests", "__builtins__": builtins}
         status, error = self.attempt(self.total_timeout, execute, setup, self.space)
         if status != "ok":
             return {"setup": error}
-        self.program = [setup, [*before, code], entry_point]
+        self.program = [setup, statements, code, entry_point]
         self.entry_point = entry_point
         self.tests = tests
         if may_fail is None:
@@ -242,7 +270,7 @@ class TestRunner:
 
     def run(self, own_process: bool, may_fail: int, restarts: int):
         """Return the result of loading and the results of the tests, as (outcome, error)."""
-        self.deadline = time.monotonic() + self.total_timeout
+        self.used = 0.0
         results = []
         failures = 0
         candidate, load = self.start(own_process)
@@ -278,7 +306,7 @@ class TestRunner:
 
     def seconds_left(self) -> float:
         """Return the seconds that the next test may take."""
-        return min(self.test_timeout, self.deadline - time.monotonic())
+        return min(self.test_timeout, self.total_timeout - self.used)
 
     def start(self, own_process: bool):
         """Return a candidate, and the result of loading the program in it.
@@ -293,7 +321,8 @@ class TestRunner:
             if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
                 os._exit(NOT_READY)
         candidate.programs += 1
-        load = self.attempt(self.seconds_left(), candidate.ask, "load", *self.program)
+        seconds = self.seconds_left()
+        load = self.attempt(seconds, candidate.ask, "load", *self.program, seconds)
         if load[0] not in ENDED:
             candidate.end()
         return candidate, load
