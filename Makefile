@@ -49,6 +49,7 @@ lint: .venv/dev
 	$(BIN)/mypy .
 
 tiny: setup
+	$(BIN)/python -m examples.warm_start.problems
 	$(BIN)/python -m examples.warm_start.make
 	$(BIN)/python -m examples.warm_start.make --task half
 	$(BIN)/python -m examples.warm_start.make --task many
