@@ -16,7 +16,7 @@ EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\
 
 
 def sample(step: int, problem: int, turn: int, number: int = 0, responses=None) -> dict:
-    """Return a line of samples.jsonl or examples.jsonl. Sample 0 has a bonus, 1 passes the tests."""
+    """Return a line of samples.jsonl or examples.jsonl. Sample 0 has a bonus, 1 has the reward."""
     return {
         "step": step,
         "problem": problem,
