@@ -200,7 +200,7 @@ def differences(rows: pandas.DataFrame, values: pandas.DataFrame) -> pandas.Data
     first = rows.iloc[0]
     gaps = values.sub(values.loc[first["group"]], level="seed")
     for metric in values:
-        unit = ["evaluated"] if metric.startswith("eval/") else PROBLEMS
+        unit = ["items", "evaluated" if metric.startswith("eval/") else "eval-limit"]
         if re.search("/(return$|reward/|agent/)", metric):
             unit = [*unit, *UNIT]
         same = (rows[unit] == first[unit]).all(axis=1)

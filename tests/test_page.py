@@ -132,19 +132,26 @@ def tab():
 
 
 @pytest.mark.browser
-def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(tab, run):
-    tab.goto(page_of(run).as_uri())
-    assert tab.text_content("#step") == "step 0 of 3"
+def test_runs_stand_beside_each_other_and_a_slider_moves_them_all(tab, run, bare, tmp_path):
+    other = shutil.copytree(run, tmp_path / "<b>other")
+    write_lines(other / "samples.jsonl", [sample(0, 1, 0, responses=[EVIL, ""])])
+    tab.goto(page_of(run, other, bare).as_uri())
+    cards = tab.locator("#samples > .card")
+    head = cards.first.locator("h3")
     tab.focus("#slider")  # which would move by itself, too
     for _ in range(4):  # the last stop is 3
         tab.keyboard.press("ArrowRight")
-    assert "since step 2" in tab.text_content("#samples h3")  # it shows a held-out problem
+    assert "since step 2" in head.text_content()  # it shows a held-out problem
     tab.locator("#view").select_option("first training problem of a step, sampled")
-    assert "no change is marked" in tab.text_content("#samples h3")  # it has another problem
-    tab.keyboard.press("ArrowLeft")
-    tab.keyboard.press("ArrowLeft")
+    assert "no change is marked" in head.text_content()  # it has another problem
+    assert cards.nth(1).locator(".response").first.text_content() == EVIL
+    assert tab.locator("b b, .text b, .text script").count() == 0
+    assert "no joint response" in cards.nth(2).text_content()
+    assert "not finished" in tab.locator("#heldout > .card").nth(2).text_content()
+    tab.locator("#charts select").first.select_option("kl/0")
+    tab.click("#charts svg >> nth=0")
     assert tab.text_content("#step") == "step 1 of 3"
-    assert tab.locator("#samples .added").count() > 0
+    assert cards.first.locator(".added").count() > 0
     tab.uncheck("#marked")
     assert tab.locator("#samples .added").count() == 0
     tab.click("text=turn 1")
@@ -153,23 +160,7 @@ def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(t
         text = sample(1, 0, 1)[kind][0].replace("\n", "")
         assert tab.text_content(f"#samples .{kind[:-1]}") == text
     # One of two samples has the bonus, and not the first by its rank: the mean is .5 at both steps.
-    row = tab.locator("#samples .panel tr", has_text="bonus")
+    row = cards.first.locator(".panel tr", has_text="bonus")
     assert row.locator("td").all_text_contents()[-3:] == ["0.5", "0.5", "±0"]
-
-
-@pytest.mark.browser
-def test_runs_stand_beside_each_other_and_their_texts_stay_texts(tab, run, bare, tmp_path):
-    other = shutil.copytree(run, tmp_path / "<b>other")
-    write_lines(other / "samples.jsonl", [sample(0, 1, 0, responses=[EVIL, ""])])
-    tab.goto(page_of(run, other, bare).as_uri())
-    tab.locator("#view").select_option("first training problem of a step, sampled")
-    cards = tab.locator("#samples > .card")
-    assert cards.nth(1).locator(".response").first.text_content() == EVIL
-    assert tab.locator("b b, .text b, .text script").count() == 0
-    assert "no joint response" in cards.nth(2).text_content()
-    assert "not finished" in tab.locator("#heldout > .card").nth(2).text_content()
-    tab.locator("#charts select").first.select_option("kl/0")
-    tab.click("#charts svg >> nth=0")
-    assert tab.text_content("#step") == "step 1 of 3"
     tab.click("#more")
     assert tab.locator("#charts select").count() == 3
