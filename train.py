@@ -30,7 +30,6 @@ from training.flags import (
     named,
     optional,
     part_of,
-    server_url,
 )
 from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task, plug_in
 from training.terminal import fail, is_first, leave, quiet, quit_on_signals
@@ -226,7 +225,6 @@ class Args:
     )
     engine: list[str] | None = optional(
         "vLLM server that samples the responses; one for each model",
-        server_url,
         nargs="+",
         metavar="URL",
     )
@@ -323,7 +321,7 @@ def prepare(args: Args):
     if not problems or held_out.get("test") == []:
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
     if args.eval_every and not held_out.get("dev"):
-        raise ValueError(f"--eval-every: task {args.task!r} has no items of dev")
+        raise ValueError("--eval-every: there are no problems of dev to play")
     return task, reward, problems, held_out
 
 

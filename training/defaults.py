@@ -5,21 +5,17 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from policies import model_names
 from policies.model_names import located
-from training.flags import conflict, each, trusts
+from training.flags import conflict, each
 from training.plugins import task_class
-
-if TYPE_CHECKING:
-    from train import Args
 
 JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
 
 
-def resolve(args: "Args") -> None:
+def resolve(args) -> None:
     """Fill in what the flags alone decide. Raise ValueError if they do not go together."""
     if not args.model:
         model = task_class(args.task).model
@@ -36,8 +32,9 @@ def resolve(args: "Args") -> None:
         args.joint = "cross"
         if args.num_agents > 2:
             args.joint = min(JOINTS, args.num_generations ** (args.num_agents - 1))
-    if args.optimism is None:
-        args.optimism = 1.0 if trusts(args) else 0.0
+    if args.optimism is None:  # it trusts partners who learn
+        learning = args.num_agents - len(args.freeze)
+        args.optimism = float(learning >= 2 and args.joint not in (1, "aligned"))
     if wrong := conflict(args):
         raise ValueError(wrong)
 

@@ -6,13 +6,9 @@ import dataclasses
 import difflib
 import importlib.util
 import json
-import re
+import math
 import shlex
-import sys
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from train import Args
+from typing import Any, TypeVar
 
 Options = TypeVar("Options", bound=Any)
 
@@ -44,9 +40,9 @@ def optional(text: str, parse=None, **options):
     return flag(None, text, parse, **options)
 
 
-def assignments(text: str, metavar: str = "NAME=VALUE"):
+def assignments(text: str):
     """Return a flag of words NAME=VALUE, whose value is a dict."""
-    return optional(text, nargs="+", metavar=metavar, action=Assignments)
+    return optional(text, nargs="+", metavar="NAME=VALUE", action=Assignments)
 
 
 def part_of(args: object, options: type[Options]) -> Options:
@@ -100,7 +96,6 @@ class Parser(argparse.ArgumentParser):
             group.add_argument(name, default=field.default, **options)
 
     def convert_arg_line_to_args(self, line):
-        line = line.removeprefix("\ufeff")  # some editors begin a file with this mark
         return shlex.split(line, comments=True)
 
     def parse_args(self, args=None, namespace=None):
@@ -109,12 +104,6 @@ class Parser(argparse.ArgumentParser):
             flag = unknown[0].partition("=")[0]
             hint = meant(flag, self._option_string_actions) + " (--help lists the flags)"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        for action in self._actions:
-            value = getattr(parsed, action.dest, None)
-            # argparse checks what is given, and not what --resume has made a default.
-            if action.choices and value not in (None, *action.choices):
-                listed = ", ".join(map(str, action.choices))
-                self.error(f"{action.option_strings[0]}: {value!r} is none of {listed}")
         return parsed
 
     def _read_args_from_files(self, strings):
@@ -148,34 +137,20 @@ class Assignments(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def at_least(number, low, high=None, words=()):
+def at_least(number, low, high=math.inf, words=()):
     """Return an argparse type: an int or float from low (to high), or one of the words' values."""
-    wanted = "a whole number" if number is int else "a number"
-    wanted += f" of at least {low}" if high is None else f" in [{low}, {high}]"
-    if words:
-        wanted += f", nor {' or '.join(words)}"
-    largest = sys.float_info.max if high is None else high  # neither inf nor nan
 
     def parse(text: str):
         if text in words:
             return words[text]
         with contextlib.suppress(ValueError):
             value = number(text)
-            if low <= value <= largest:
+            if low <= value <= high and value < math.inf:
                 return value
-        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+        allowed = ", ".join([f"{number.__name__} in [{low}, {high}]", *words])
+        raise argparse.ArgumentTypeError(f"{text!r} is not: {allowed}")
 
     return parse
-
-
-def server_url(text: str) -> str:
-    """Return a server's URL, for argparse. A run's files show its flags, so it may hold no key."""
-    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", text):
-        raise argparse.ArgumentTypeError(
-            "a URL has to look like http://host:8000, and has to end after its path; a key belongs "
-            "into the environment, MAGRPO_ENGINE_KEY"
-        )
-    return text
 
 
 def each(values: list, agents: int) -> list:
@@ -183,40 +158,23 @@ def each(values: list, agents: int) -> list:
     return values * agents if len(values) == 1 else values
 
 
-def trusts(args: "Args") -> bool:
-    """Return whether --optimism has a meaning: partners who learn, and several joint responses."""
-    return args.num_agents - len(args.freeze) >= 2 and args.joint not in (1, "aligned")
-
-
-def conflict(args: "Args") -> str:
+def conflict(args) -> str:
     """Return why these resolved flags of train.py do not go together, or ""."""
     agents = args.num_agents
-    frozen = args.freeze
+    frozen = {*args.freeze}
     for flag, values in (("model", args.model), ("init", args.init or []), ("lr", args.lr)):
         if len(values) not in (0, 1, agents):
             return f"--{flag} names {len(values)} for {agents} agents: give one, or each"
-    crossed = args.num_generations ** (agents - 1)
-    if isinstance(args.joint, int) and args.joint > crossed:
-        return f"--joint {args.joint}: each response is part of {crossed} joint responses in all"
-    if frozen and frozen[-1] >= agents:
-        return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
-    if len(frozen) == agents:
-        return "--freeze names every agent: leave one to learn"
-    if args.optimism and not trusts(args):
-        return "--optimism trusts partners who learn: it needs two who learn, and --joint 2 or more"
-    learning = {args.model[agent] for agent in range(agents) if agent not in frozen}
-    if args.share and learning & {args.model[agent] for agent in frozen}:
-        return "--freeze with --share: name all agents of a base, or none; they are one policy"
-    if args.share and len({*zip(args.model, args.lr, strict=True)}) > len({*args.model}):
-        return "--lr with --share: give the agents of a base one rate; they are one policy"
-    if args.template_arg and not args.chat_template:
-        return "--template-arg is given to the chat template: it needs --chat-template"
-    if args.lora_rank == 0 and args.bits not in (None, 32):
-        return f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}"
-    if args.lora_rank and args.precision != "32-true":
-        return "--precision bf16-mixed is of trained weights: with adapters, give --bits 16"
-    if args.lora_rank == 0 and args.kl_coef:
-        return "--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0"
+    if not frozen < {*range(agents)}:
+        return f"--freeze: the agents are 0 to {agents - 1}, and one has to learn"
+    policies = {(args.model[i], args.lr[i], i in frozen) for i in range(agents)}
+    if args.share and len(policies) > len({*args.model}):
+        return "--share: agents of a base are one policy: one --lr, and all or none in --freeze"
+    if args.lora_rank == 0:
+        if args.kl_coef or args.engine or args.bits not in (None, 32):
+            return "--lora-rank 0 trains all weights: not with --kl-coef, --engine or other --bits"
+    elif args.precision != "32-true":
+        return "--precision is of trained weights: with adapters, give --bits 16"
     if args.feedback and args.turns == 1:
         return "--feedback is told between turns: it needs --turns 2 or more"
     if args.num_generations == 1 and args.advantage != "none":
@@ -225,19 +183,15 @@ def conflict(args: "Args") -> str:
         return "--kl-coef is of whole distributions: not with --top-p or --top-k"
     if args.temperature == 0:
         return "--temperature 0 is greedy: all samples of a group would be the same"
-    if args.eval_every and args.eval_limit is None:
-        return "--eval-every needs held-out problems: not with --eval-limit none"
     if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
-        return "--logger wandb needs a package that is not here: pip install wandb"
+        return "--logger wandb: pip install wandb"
     return engine_conflict(args)
 
 
 def engine_conflict(args) -> str:
     """Return why servers cannot sample for a team with these resolved flags, or ""."""
     bases = len({*args.model})
-    urls = args.engine or []
-    if urls and args.lora_rank == 0:
-        return "--engine is for adapters: with --lora-rank 0 there is none to give to a server"
-    if len(urls) not in (0, bases):
-        return f"--engine names {len(urls)} for {bases} base(s): give one URL for each base"
+    servers = len(args.engine or [])
+    if servers not in (0, bases):
+        return f"--engine names {servers} for {bases} base(s): give one URL for each base"
     return ""
