@@ -153,7 +153,6 @@ class ClassEval(Task):
     reward = "examples.classeval.classeval.classeval"
     stop = "\n```"
     hub = ("FudanSELab/ClassEval", None, "test")
-    max_methods = 1000
     measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
     takes_data = True
     scheme = staticmethod(classes.scheme)
@@ -175,8 +174,8 @@ class ClassEval(Task):
 
     def refusal(self, item):
         """Return why a class is left out, or ""."""
-        if not self.num_agents <= len(item["methods"]) <= self.max_methods:
-            return "too few or too many methods"
+        if len(item["methods"]) < self.num_agents:
+            return "fewer methods than agents"
         try:
             parts = classeval(item, solution_of(item, self.num_agents))
         except ValueError as error:  # of its imports: it says which is missing
@@ -209,10 +208,6 @@ class ClassEval(Task):
         """Return the first lines of the agent's file."""
         name = f"part{agent + 1}" if self.num_agents > 1 else "whole"
         return f"{name}.py:\n```python\nclass {item['entry_point']}:\n"
-
-
-class Small(ClassEval):
-    max_methods = 4
 
 
 def solution_of(item, agents):

@@ -11,7 +11,7 @@ import pytest
 from helpers import total, write_lines
 
 from examples.classeval.classes import class_item, class_source, methods_of, scheme, written
-from examples.classeval.classeval import ClassEval, Small, classeval, solution_of
+from examples.classeval.classeval import ClassEval, classeval, solution_of
 
 METHODS = {  # of a class that keeps what was sold; no test needs the last one
     "add": "def add(self, amount):\n    if amount < 0:\n        raise ValueError('negative')\n"
@@ -181,13 +181,12 @@ def test_a_class_is_kept_where_its_solution_has_full_marks(agents, tmp_path, cap
 
 
 @pytest.mark.parametrize(
-    ("kind", "agents", "reason"),
-    [(ClassEval, 5, "a part no test needs"), (Small, 2, "too few or too many methods")],
+    ("agents", "reason"), [(5, "a part no test needs"), (6, "fewer methods than agents")]
 )
-def test_classes_that_do_not_suit_the_team_are_named(tmp_path, kind, agents, reason):
+def test_classes_that_do_not_suit_the_team_are_named(tmp_path, agents, reason):
     data = write(tmp_path / "a.jsonl", {}, {})
     with pytest.raises(ValueError, match=f"0 of 2 .* {reason}: own/0, own/1"):
-        kind(data, agents).items("train")
+        ClassEval(data, agents).items("train")
 
 
 def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
