@@ -121,7 +121,8 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
         error = stdev(drawn) / len(drawn) ** 0.5
         ends = (mean(drawn) - t * error, mean(drawn) + t * error)
         assert list(row) == pytest.approx([len(drawn), mean(drawn), error, *ends])
-    said = runs.compare([str(tmp_path)], None, ["return"])
+    said = runs.compare([str(tmp_path)], None, ["return"], latex=tmp_path / "tex")
+    assert r"95\% interval" in (tmp_path / "tex").read_text()
     cells = re.findall(r"normalize (\w) +(.*)", said)
     assert cells == [
         ("a", "0.733 ±0.120 (3)"),
@@ -197,14 +198,6 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
     edges = returns.collections[0].get_paths()[0].vertices[:, 1]  # of the band
     assert (min(edges), max(edges)) == pytest.approx((0, 0.5))  # the error is half the gap, 0.2
     assert bonus.get_lines()[0].get_ydata().tolist() == [0, 0]  # never earned at these steps
-
-
-def test_the_table_in_latex(tmp_path):
-    write(tmp_path, "a")
-    runs.compare([str(tmp_path)], latex=tmp_path / "tex")
-    text = (tmp_path / "tex").read_text()
-    assert r"\toprule" in text
-    assert r"95\% interval" in text
 
 
 def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import edit_json, read_json, refused_by_eval, run_eval, write_lines, write_run
+from helpers import ROOT, edit_json, read_json, refused_by_eval, run_eval, write_lines, write_run
 
 EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\ud800"
 
@@ -53,25 +53,25 @@ def page_of(*runs: Path) -> Path:
     return runs[0].parent / "page.html"
 
 
-def data_of(page: Path) -> list[dict]:
-    """Return what the script holds of the runs."""
-    [line] = re.findall(r"^ *const DATA = (.*);$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return json.loads(line)["runs"]
-
-
 # --- the file -------------------------------------------------------------------------------------
 
 
 def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
+    """No text of a run leaves the script."""
+    with (run / "samples.jsonl").open("a") as file:
+        file.write(json.dumps(sample(2, 1, 1, responses=[EVIL, ""])) + "\n")
     page = page_of(run, bare)
     assert capsys.readouterr().out == f"page: {page}\n"
-    [first, second] = data_of(page)
+    text = page.read_text()
+    [line] = re.findall(r"^ *const DATA = (.*);$", text, re.MULTILINE)
+    [first, second] = json.loads(line)["runs"]
     asked = [first["prompts"][record["prompts"]] for record in first["samples"]]
     assert asked[:3] == [sample(0, 0, turn)["prompts"] for turn in (0, 0, 1)]
     assert len(first["prompts"]) == 5  # samples and examples share their prompts
+    assert first["samples"][-1]["responses"] == [EVIL, ""]
     assert first["summary"] == read_json(run / "summary.json")
     assert (second["samples"], second["summary"]) == ([], {})
-    text = page.read_text()
+    assert text.count("<") == (ROOT / "evaluation/page.html").read_text().count("<")
     assert "default-src 'none'" in text
     assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)", text)
     assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval\\(", text)
@@ -89,14 +89,6 @@ def test_a_page_is_watched_until_its_runs_are_finished(bare, monkeypatch):
     run_eval("page --watch", bare)
     assert len(waits) == 1
     assert '"reload": null' in (bare.parent / "page.html").read_text()
-
-
-def test_no_text_of_a_run_leaves_the_script(run):
-    plain = page_of(run).read_text()
-    write_lines(run / "samples.jsonl", [sample(0, 1, 0, responses=[EVIL, ""])])
-    page = page_of(run)
-    assert data_of(page)[0]["samples"][0]["responses"][0] == EVIL
-    assert page.read_text().count("<") == plain.count("<")
 
 
 def test_what_is_no_run_or_damaged_is_refused(run, capsys):
