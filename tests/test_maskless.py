@@ -15,46 +15,20 @@ from helpers import (
     small_base,
     train_run,
 )
-from test_policies import (
-    EXPERTS,
-    GEMMA,
-    KINDS,
-    LLAMA,
-    gradients,
-    looped,
-    rows_of,
-    sampled,
-    small_kind,
-)
+from test_policies import KINDS, gradients, looped, rows_of, sampled, small_kind
 
 from policies import team
 from policies.loading import check
 from policies.sampling import Sampling
 from training.run_folder import read_records
 
-WARM = Sampling(0.7, 0, 1.0, 8)
-LINEAR = {f"linear_{name}": 2 for name in ("num_key_heads", "num_value_heads")}
-LINEAR |= {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
-LAYERS = {"layer_types": ["linear_attention", "full_attention"]}
-NEO = {"attention_types": [[["local"], 2]], "window_size": 8, "num_layers": 2, "num_heads": 4}
-OTHERS = {  # kind: its configuration
-    # found at loading
-    "bloom": {"n_head": 4, "n_layer": 2},  # it makes positions from the mask
-    "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64},
-    "qwen3_next": LLAMA | EXPERTS | LINEAR | LAYERS | {"head_dim": 8},
-    # at the first long texts
-    "gpt_neo": NEO,
-    "llama4_text": LLAMA
-    | {"attention_chunk_size": 8, "intermediate_size_mlp": 48, "num_local_experts": 2}
-    | {"head_dim": 8, "floor_scale": 4},
-    "mistral": LLAMA | {"sliding_window": 8},
-    "gemma3_text": GEMMA | {"sliding_window": 8},
-    # never
-    "opt": KINDS["opt"],
-    "olmo2": LLAMA,
-}
-AT_LOADING = [*OTHERS][:3]
-NEVER = [*OTHERS][-2:]
+KIND_NAMES = [*KINDS]
+REFUSED = KIND_NAMES[-2:]
+LONG = KIND_NAMES[-5:-2]
+AT_LOADING = KIND_NAMES[-8:-5]
+CASES = [(kind, 4, {}) for kind in KIND_NAMES if kind not in REFUSED]
+CASES += [(kind, 0, {}) for kind in ("llama", "gemma2", "mixtral")]  # full copies
+CASES += [("mistral", 4, {"sliding_window": 8})]
 
 
 def team_of(base):
@@ -65,29 +39,36 @@ def team_of(base):
     return made
 
 
-@pytest.mark.parametrize("kind", OTHERS)
-def test_what_is_sampled_is_what_is_scored(kind, monkeypatch, capsys):
+@pytest.mark.parametrize(("kind", "rank", "changes"), CASES)
+def test_what_is_sampled_is_what_is_scored(kind, rank, changes, capsys):
     """Log-probabilities are those of a loop over tokens, and gradients those of single texts."""
-    monkeypatch.setitem(KINDS, kind, OTHERS[kind])
-    base = small_base(model=small_kind(kind))
+    model = small_kind(kind, **changes)
+    base = small_base([0, 1] if rank else [0], rank, model=model)
     base.checkpointing = base.net.supports_gradient_checkpointing
     check(base)
     assert base.takes_masks == (kind not in AT_LOADING)
     prompts = [tuple(range(3, 13)), (*range(3, 20), *range(3, 16)), (5, 6)]
-    agents = [0, 0, 1]
+    agents = [0, 0, 1] if rank else [0, 0, 0]
+    sampling = Sampling(0.7, 0, 1.0, 8)
     while True:
-        rows = rows_of(
-            prompts, agents, sampled(base, prompts, agents, sampling=Sampling(1, 9, 0.9, 8))
-        )
-        got = gradients(base, rows, sampling=Sampling(1, 9, 0.9, 8))
+        rows = rows_of(prompts, agents, sampled(base, prompts, agents, 3, sampling))
+        got = gradients(base, rows, sampling=sampling)
         if not team_of(base).falls_back(rows):
             break
-    assert base.takes_masks == (kind in NEVER)
-    assert capsys.readouterr().err.count("warning") == (kind not in NEVER)
+    falls = kind in LONG or bool(changes)
+    assert base.takes_masks == (kind not in AT_LOADING and not falls)
+    assert capsys.readouterr().err.count("warning") == (not base.takes_masks)
     for row in rows:
         assert_close(row.scored, row.logps)
-        assert_close(row.scored, looped(base, row, WARM).detach())
-    assert_same_gradients(got, gradients(base, rows, score_alone, WARM))
+        assert_close(row.scored, looped(base, row, sampling).detach())
+    assert len(got) == len([*base.parameters()]) or rank
+    assert_same_gradients(got, gradients(base, rows, score_alone, sampling))
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_model_whose_decode_is_not_its_forward_pass_is_refused(kind):
+    with pytest.raises(ValueError, match="cannot be trained here: one token after the other"):
+        check(small_base(model=small_kind(kind)))
 
 
 def test_where_texts_differ_alone_too_the_run_ends():
@@ -116,16 +97,3 @@ def test_a_run_whose_texts_do_not_fit_into_a_window_goes_on(flags, tmp_path, cap
     for metrics in read_records(run / "metrics.jsonl"):
         assert metrics["logp_difference/max"] < 1e-3
         assert metrics["grad_norm/0"] > 0
-
-
-REFUSED = {
-    "bert": {"intermediate_size": 48},  # every token sees the ones after it
-    "recurrent_gemma": GEMMA | {"lru_width": 32, "num_hidden_layers": 3},  # its cache is its own
-}
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_a_model_whose_decode_is_not_its_forward_pass_is_refused(kind, monkeypatch):
-    monkeypatch.setitem(KINDS, kind, REFUSED[kind])
-    with pytest.raises(ValueError, match="cannot be trained here: one token after the other"):
-        check(small_base(model=small_kind(kind)))
