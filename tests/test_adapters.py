@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import (
-    ROOT,
     SMALL,
-    as_the_card_says,
     assert_close,
     copied_model,
     edit_json,
@@ -19,6 +17,7 @@ from helpers import (
     refused,
     train_run,
 )
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
@@ -37,8 +36,8 @@ def logits(model) -> torch.Tensor:
 
 @of_a_cpu
 @pytest.mark.parametrize("kind", ["", "--num-agents 3", "--bits 4", "--lora-rank 0"])
-def test_an_agent_loads_as_its_card_says(kind, tmp_path, capsys):
-    """Onto tiny, tiny/many, its 4 bits, and as a whole model. A next run may start from it."""
+def test_an_agent_loads_with_peft_and_starts_a_run(kind, tmp_path, capsys):
+    """Onto tiny, tiny/many, its 4 bits, and as a whole model of transformers."""
     path = train_run(tmp_path / "run", SMALL, kind)
     folder = path / "agents/1"
     [file] = folder.glob("*.safetensors")
@@ -47,12 +46,19 @@ def test_an_agent_loads_as_its_card_says(kind, tmp_path, capsys):
     args = train.Args(**train.recorded_flags(path))
     base = load_base(args.model[1], [1], part_of(args, TeamOptions))
     load_agent(base, 1, folder)
-    model, tokenizer = as_the_card_says(folder)
+    if args.lora_rank:
+        packed = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+        options = {"quantization_config": packed} if args.bits == 4 else {}
+        plain = AutoModelForCausalLM.from_pretrained(args.model[1], dtype="float32", **options)
+        model = PeftModel.from_pretrained(plain, folder)
+        assert model.peft_config["default"].base_model_name_or_path.startswith("tiny")
+    else:
+        model = AutoModelForCausalLM.from_pretrained(folder)
     model.train()  # on a CPU, layers of 4 bits round more otherwise
     with base.acting([1]):
         assert_close(logits(model), logits(base.net))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     assert tokenizer("def f(x):")["input_ids"] == base.codec.tokenizer("def f(x):")["input_ids"]
-    assert str(ROOT) not in (folder / "README.md").read_text("utf-8")
     train_run(tmp_path / "next", SMALL, kind, "--dry-run --init", path)
     assert f"parameters, from {path}/agents/0" in capsys.readouterr().out
 
