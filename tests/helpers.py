@@ -4,7 +4,6 @@ import contextlib
 import functools
 import http.server
 import json
-import re
 import shutil
 import subprocess
 import threading
@@ -217,13 +216,6 @@ def checkpoint_of(run: Path) -> dict:
 
 def write_lines(path: Path, records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-
-
-def as_the_card_says(folder: Path) -> tuple:
-    """Return the model and tokenizer that the code in an agent's model card makes."""
-    [code] = re.findall("```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
-    exec(code, names := {})
-    return names["model"], names["tokenizer"]
 
 
 def edit_json(path: Path, **changes):
