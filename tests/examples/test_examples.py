@@ -1,4 +1,4 @@
-"""The worked plug-ins: rewards of one's own, a pipeline, messages, tools, a game.
+"""The recipes and the worked plug-ins: rewards of one's own, a pipeline, messages, tools, a game.
 
 python -m pytest tests/examples/test_examples.py
 """
@@ -7,13 +7,22 @@ import json
 
 import pytest
 from code_pairs import EVEN, FILTERED, SQUARES, main
-from helpers import SMALL, total, train_run
+from helpers import ROOT, SMALL, total, train_run
 
+import train
 from examples import ledger, messages, own_pay, tools, workflows
 from examples.rendezvous import Rendezvous
-from rewards import code
+from rewards import REWARDS, code
 from tasks import Coop
+from training.plugins import resolve, task_class
 from training.run_folder import read_records
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.args")))
+def test_a_recipe_names_flags_a_task_and_a_reward_that_are_there(recipe):
+    args = train.parse([f"@{recipe}", "--model", "tiny"])
+    task = task_class(args.task)
+    assert resolve(args.reward or task.reward, REWARDS, "reward").maximum > 0
 
 
 def test_every_split_has_pairs_of_its_own_in_both_orders():
