@@ -18,18 +18,7 @@ import pandas
 from training.flags import meant
 from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
 
-OTHERS = {
-    "run",
-    "state",
-    "steps",
-    "seed",
-    "commit",
-    "parts",
-    "evaluated",
-    "group",
-    "before",
-    "after",
-}
+OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # traits that are not flags
 PROBLEMS = ["items", "eval-limit"]
 UNIT = ["maximum", "unit", "reward", "num-agents", "turns", "gamma"]  # of returns and rewards
@@ -71,11 +60,11 @@ def read_run(directory: Path) -> dict:
     flags = record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
-    row: dict = {
-        name.replace("_", "-"): words(flags[name]) for name in sorted(flags.keys() - ASIDE)
-    }
-    row |= {name.replace("_", "-"): words(record.get(name)) for name in RECORDED}
-    row["commit"] = ", then ".join(record["code"])
+    row: dict = {"commit": ", then ".join(record["code"])}
+    for name in sorted(flags.keys() - ASIDE):
+        row[name.replace("_", "-")] = words(flags[name])
+    for name in RECORDED:
+        row[name.replace("_", "-")] = words(record.get(name))
     row["experiment"] = words(row)
     summary = read_summary(directory)
     tables = {when: summary.get(when, {}) for when in ("before", "after")}
