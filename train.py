@@ -182,7 +182,7 @@ class Args:
     logger: str = flag(
         "tensorboard",
         "where the curves go besides metrics.jsonl; wandb needs pip install wandb",
-        choices=("tensorboard", "wandb", "csv", "none"),
+        choices=("tensorboard", "wandb", "none"),
     )
     dry_run: bool = flag(
         False, "test of the other flags on one batch: examples, memory; writes nothing"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import lightning as L
 import torch
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from tqdm import tqdm
 
@@ -104,8 +104,6 @@ def make_logger(flags: dict, directory: Path, kept: int):
             write_whole(file, secrets.token_hex(8))
         number = file.read_text("utf-8")
         return WandbLogger(directory.name, directory, number, project="magrpo", config=flags)
-    if name == "csv":  # it replaces the file of its folder, which a resumed run has to keep
-        return CSVLogger(directory, "csv", f"from_step_{kept}", flush_logs_every_n_steps=1)
     return False
 
 

@@ -12,7 +12,7 @@ from rewards import total
 
 LIMIT = 300.0  # seconds until a function that does not answer ends the run
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
-RUNNING: set[Future] = set()  # the calls that are not done
+CALLS: list[Future] = []  # the latest calls, which may hang
 Parts = dict[str, float]  # of a reward, by name
 
 
@@ -70,12 +70,8 @@ class Scorer:
 
     def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
         """Return function(item, texts, ...) of each call. An error's note has what was given."""
-        futures = []
-        for call in calls:
-            future = self.pool.submit(function, *call)
-            RUNNING.add(future)
-            future.add_done_callback(RUNNING.discard)
-            futures.append(future)
+        futures = [self.pool.submit(function, *call) for call in calls]
+        CALLS[:] = futures
         answers = []
         try:
             for future, (item, texts, *_) in zip(futures, calls, strict=True):

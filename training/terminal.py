@@ -87,7 +87,7 @@ def drop_output() -> None:
 
 def leave(status: int) -> None:
     """End the process, even while a user's function hangs. Python would wait for its thread."""
-    if wait(reward_runner.RUNNING, timeout=1).not_done:
+    if wait(reward_runner.CALLS, timeout=1).not_done:
         with contextlib.suppress(OSError):  # its reader may have gone
             sys.stdout.flush()
         os._exit(status)
