@@ -48,7 +48,7 @@ def make_generate(args) -> Callable:
     """Return transformers' generate as a function of (prompts, step)."""
     from policies.loading import device, load_model
 
-    model, _ = load_model(args.model, args.bits, False)
+    model, _ = load_model(args.model, args.bits)
     model = model.to(device()).eval()
 
     @torch.inference_mode()
@@ -101,7 +101,7 @@ def make_samplers(args) -> dict[str, Callable]:
     if args.url:
         from policies.engine import Engine
 
-        engine = Engine(team, [args.url], None)
+        engine = Engine(team, [args.url])
         engine.probe()
         samplers["server"] = make_sampler(args, engine.sample)
     return samplers
