@@ -32,22 +32,24 @@ Evaluate only runs that you trust: table, ask and show execute the plug-ins of a
 """
 
 import argparse
-import contextlib
 import dataclasses
-import inspect
+import itertools
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import train
 from evaluation import report
 from policies.model_names import DEVICE, located
 from rewards import largest_return
+from tasks import Task
 from train import COUNT, SIZE
 from training import run_folder
-from training.defaults import is_embedded, resolve_bits
-from training.flags import Parser, each, part_of
+from training.defaults import resolve_bits
+from training.flags import Parser, conflict, each, meant, part_of
+from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
 from training.terminal import counted, drop_output, fail, printable, quiet, quit_on_signals
 
 # The flags of train.py that replace a run's where they are given.
@@ -55,8 +57,10 @@ REPLACE = (
     *("task", "reward", "data", "task_arg", "chat_template", "turns", "feedback"),
     *("temperature", "top_p", "max_new_tokens"),
 )
-HEADER = ("task", "data", "turns", "temperature", "top_p")  # flags in the header of a table
-DEFAULTS = dataclasses.asdict(train.Args())  # of train.py's flags
+# The flags in which runs of one table agree, so that their returns have one meaning.
+ALIKE = (
+    *("task", "data", "reward", "turns", "feedback", "gamma", "temperature", "top_p", "top_k"),
+)
 
 
 def new_file(name: str) -> Path:
@@ -96,11 +100,8 @@ def parser(command: str = "table") -> Parser:
         case "compare":
             add("runs", nargs="+", help="runs: the seeds of the groups to compare")
             add("--by", nargs="+", help="flags that tell groups apart; commit: their code")
-            add(
-                "--metric",
-                nargs="+",
-                help="measures, as eval/trained/pass@1 (before/return return greedy/return)",
-            )
+            text = "measures, as eval/trained/pass@1 (before/return return greedy/return)"
+            add("--metric", nargs="+", help=text)
             add("--csv", help="file for the table", **file)
             add("--latex", help="file for the table in LaTeX (booktabs)", **file)
             add("--out", help="file for a figure of the curves (.png, .pdf, .svg)", **file)
@@ -156,203 +157,172 @@ def run_flags(args: argparse.Namespace, directory: Path | None) -> train.Args:
         if count not in (1, flags.num_agents):
             raise ValueError(f"--model names {count}: give one, or one per agent")
         flags.model = each(args.model, flags.num_agents)
-    if args.feedback and flags.turns == 1:
-        raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
     flags.engine = args.engine  # not the run's
+    if wrong := conflict(flags):
+        raise ValueError(wrong)
     return flags
 
 
-def solo_flags(
-    args: argparse.Namespace, flags: train.Args, team: Path | None, solo: Path
-) -> train.Args:
-    """Return the flags of a single agent's own run. flags: those that the team plays with."""
-    alone = run_flags(args, solo)
-    if {*alone.model} != {*flags.model}:
-        alone.engine = None  # no server has its base
-    for name in ("task", "data", "task_arg", "turns", "feedback", "temperature", "top_p", "top_k"):
-        if getattr(alone, name) != getattr(flags, name):
-            hint = ": give one for both" if name in REPLACE else ""
-            raise ValueError(
-                f"{solo} was trained with another --{name.replace('_', '-')} than the team plays "
-                f"with{hint}"
-            )
-    alone.gamma = flags.gamma  # all methods have one unit of return
-    if team:  # the flag --max-new-tokens is then meant for the team's agents
-        alone.max_new_tokens = run_folder.read_args(solo)["args"]["max_new_tokens"]
-    return alone
+def check_alike(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) -> None:
+    """Raise ValueError if runs play in ways whose returns cannot be compared."""
+    first, *others = flags_of
+    for run in others:
+        for name in ALIKE:
+            if getattr(flags_of[run], name) != getattr(flags_of[first], name):
+                hint = ": give one for both" if name in REPLACE else ""
+                raise ValueError(f"{run} and {first} differ in --{name.replace('_', '-')}{hint}")
+        budgets = {train.recorded_flags(path)["max_new_tokens"] for path in (first, run)}
+        if args.max_new_tokens and len(budgets) > 1:
+            raise ValueError(f"--max-new-tokens: {run} and {first} were trained with {budgets}")
 
 
-def evaluate(args: argparse.Namespace) -> tuple[dict, list[dict]]:
-    """Play every method; return the header and the records, as measures.summarize takes them."""
-    from evaluation.groups import check_seeds
-    from evaluation.load_team import Player, find_runs, problems, single_flags
-    from training.plugins import TaskOptions, check_prompts, find_reward, make_task
+def find_runs(args: argparse.Namespace) -> list[Path | None]:
+    """Return the folders of --run. Without it: the newest run, or None for an untrained team."""
+    if args.run:
+        return [*run_folder.run_folders(args.run)]
+    files = list(Path("runs").glob("*/args.json"))
+    if not files or args.task or args.model:
+        return [None]
+    run = max(files, key=os.path.getmtime).parent
+    print(f"the newest run: {run}", file=sys.stderr)
+    return [run]
 
-    teams, solos = find_runs(args.run)
-    for runs in (teams, solos):
-        if len(runs) > 1:
-            check_seeds(runs, DEFAULTS)
-    team, solo = (runs[0] if runs else None for runs in (teams, solos))
-    flags = run_flags(args, team or solo)
-    task = make_task(part_of(flags, TaskOptions))
+
+def problems(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
+    """Return the task of the first run and the problems, which have to be those of all runs."""
+    played = []
+    for flags in flags_of.values():
+        task = make_task(part_of(flags, TaskOptions))
+        played.append((task, items_of(task, args.split, args.limit)))
+    task, items = played[0]
+    if not items:
+        raise ValueError(f"{type(task).__name__}.items({args.split!r}) has no problem to play")
+    for run, (_, own_items) in zip(flags_of, played, strict=True):
+        if own_items != items:
+            raise ValueError(f"{run} has other problems than the first run: evaluate it alone")
+    return task, items
+
+
+def evaluate(args: argparse.Namespace) -> tuple[dict, Task, list[dict]]:
+    """Play every method of every run. Return the content of --json, the task and the records."""
+    runs = find_runs(args)
+    flags_of = {run: run_flags(args, run) for run in runs}
+    check_alike(args, flags_of)
+    task, items = problems(args, flags_of)
     reward = find_reward(task)
-    items = problems(task, args.split, args.limit)
-    quiet()  # names are checked: what follows imports torch
-    resolve_bits(flags)
-    from evaluation.baselines import choose, latencies, plan, play_method, reference
+    quiet()  # what follows imports torch
+    from evaluation import measures, players
 
-    seats = {"team": (flags, teams)}  # who plays: flags, and the runs of the trained agents
-    if solo:
-        seats["solo"] = (solo_flags(args, flags, team, solo), solos)
-    if args.single_model or not solo:
-        seats["single"] = (single_flags(flags, args.single_model), [])
-    planned = plan(seats, items)
-    methods = choose(planned, args.method)
-    if args.single_model and "single" not in methods:
-        raise ValueError("--single-model is of method single, which does not play here")
-    header = describe(args, flags, task, reward, items)
-    if max(len(teams), len(solos)) > 1:
-        header["settings"]["title"] += " over a method's runs, or over problems if it has one"
-    counts = [0] if args.greedy else [args.num_samples, 0]  # 0 is greedy
-    records = []
-    if "reference" in methods:
-        rollout = reference(flags, task, reward)
-        with may_be_left_out(args, header, "reference"):
-            records = play_method("reference", rollout, items, None, args.seed, 1)
-    for seat, (players, runs) in seats.items():
-        for number, run in enumerate(runs or [None]):
-            seated = {}
-            for name, method in methods.items():
-                # Untrained agents are those of the first run.
-                if method.seat == seat and (method.trained or number == 0):
-                    seated[name] = method
-            if not seated:
-                continue
-            player = None  # frees the memory of the one before
-            player = Player(players, run, reward)
-            check_prompts(player.rollout(), items)
-            sampling = player.sampling.greedy() if args.greedy else player.sampling
-            for name, method in seated.items():
-                rollout = player.rollout(method.rollout, method.trained)
-                with may_be_left_out(args, header, name):
-                    played = []
-                    for count in counts:
-                        played += play_method(name, rollout, items, sampling, args.seed, count)
-                    if not number and args.command == "table":
-                        timing = latencies(name, rollout, items, sampling, args.seed)
-                        header["timing"][name] = timing
-                    records += [{"run": number} | record for record in played]
-                if args.samples:  # what is played is not lost, whatever comes
-                    run_folder.write_lines(args.samples, [header, *records])
-    return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
+    methods_of = {}
+    for run, flags in flags_of.items():
+        resolve_bits(flags)
+        if args.greedy:
+            flags.temperature = 0.0
+        methods_of[run] = players.methods(flags, run is not None, items)
+    known = dict.fromkeys(itertools.chain(*methods_of.values()))
+    chosen = args.method or known
+    for name in chosen:
+        if name not in known:
+            hint = meant(name, known)
+            raise ValueError(f"--method {name}{hint}: what applies here is {', '.join(known)}")
+    records: list[dict] = []
+    speeds: dict[str, dict] = {}
+    for run, methods in methods_of.items():
+        methods = {name: method for name, method in methods.items() if name in chosen}
+        prefix = f"{run}/" if len(runs) > 1 else ""
+        for played, speed in play_run(args, run, flags_of[run], methods, items, prefix):
+            records += played
+            speeds[played[0]["method"]] = speed
+            if args.samples:  # what is played is not lost, whatever comes
+                run_folder.write_lines(args.samples, records)
+    first = flags_of[runs[0]]
+    settings = {name: getattr(first, name) for name in ALIKE}
+    settings |= {name: getattr(args, name) for name in ("split", "num_samples", "greedy", "seed")}
+    settings["reward"] = task.reward
+    settings["maximum"] = largest_return(reward, first.turns, first.gamma)
+    settings["problems"] = len(items)
+    table = measures.summarize(records, task.measures, speeds)
+    return {"settings": settings, "methods": table}, task, records
 
 
-@contextlib.contextmanager
-def may_be_left_out(args: argparse.Namespace, header: dict, method: str):
-    """Leave out `single` or `reference` where it fails, because the task may need a team.
+def play_run(
+    args: argparse.Namespace,
+    run: Path | None,
+    flags: train.Args,
+    methods: dict,
+    items: list[dict],
+    prefix: str,
+) -> Iterator[tuple[list[dict], dict]]:
+    """Yield the records of each method of a run, and its speed."""
+    from evaluation.players import Method, Player, alone
 
-    Leave out a baseline whose prompts, with partners' texts in them, do not fit. The title says so.
-    Raise the error of any other method, and of one that --method names.
-    """
-    from policies.codec import TooLong
-
-    try:
-        yield
-    except Exception as error:
-        may_fail = method in ("single", "reference") or isinstance(error, TooLong)
-        if args.method or not may_fail:
-            raise
-        reason = f"{type(error).__name__}: {error}"
-        header["settings"]["title"] += f"\nno method {method}: {reason:.200}"
-
-
-def describe(args: argparse.Namespace, flags: train.Args, task, reward, items: list[dict]) -> dict:
-    """Return the header: what is evaluated and how, for the head and the foot of the table."""
-    from evaluation.baselines import TIMED
-    from policies.codec import as_text
-    from training.report import where
-
-    drawn = f"temperature {flags.temperature:g}, top-p {flags.top_p:g}"
-    sampled = "greedy" if args.greedy else f"{counted(args.num_samples, 'sample')} at {drawn}"
-    count = len(items)
-    title = f"{flags.task}: {counted(count, f'{args.split} problem')}, {sampled}"
-    title += f", turns {flags.turns}, seed {args.seed}"
-    largest = largest_return(reward, flags.turns, flags.gamma)
-    title += f"\nreturn: share of the largest with reward {task.reward}, {largest:g}"
-    if flags.turns > 1:
-        title += f" in an episode of {flags.turns} turns, gamma {flags.gamma:g}"
-    title += "; ± standard error"
-    device = " and ".join(flags.engine or [where()])
-    settings = {
-        "title": title,
-        "timed": f"latency: seconds of decoding for one problem alone ({device}), "
-        f"mean over {counted(min(TIMED, count), 'problem')}",
-        "reward": task.reward,
-        "maximum": largest,
-        **{name: getattr(flags, name) for name in HEADER},
-        "runs": args.run,
-        "items": count,
-        "num_samples": args.num_samples,
-        "greedy": args.greedy,
-        "seed": args.seed,
-    }
-    asked = []
-    for item in items:
-        team = range(flags.num_agents)
-        speakers = task.speakers(item, 0) or team
-        prompts = []
-        for agent in team:
-            prompts.append(as_text(task.observe(agent, item, [])) if agent in speakers else "")
-        asked.append({"task_id": item.get("task_id"), "prompts": prompts})
-    return {"settings": settings, "timing": {}, "items": asked, "measures": task.measures}
+    player = Player(flags, run)
+    scorer = player.scorer
+    check_prompts(player.rollout(Method()), items)
+    for name, method in methods.items():
+        label = prefix + name
+        try:
+            if method.alone:
+                player = None  # frees its memory
+                player = Player(alone(flags, args.single_model), None, scorer)
+            rollout = player.rollout(method)
+            records = []
+            for count in [0] if args.greedy else [args.num_samples, 0]:
+                records += player.play(label, rollout, items, args.seed, count)
+            if not any(turn["parts"] for record in records for turn in record["turns"]):
+                raise ValueError(f"the reward scored no turn of {name} (it returned {{}})")
+            latency = {}
+            if args.command == "table" and name != "reference":
+                latency = player.speed(label, rollout, items, args.seed)
+        except Exception as error:
+            # A task may need a team, and a prompt with partners' texts may be too long.
+            if args.method or method.trained or name == "naive":
+                raise
+            print(f"no method {label}: {type(error).__name__}: {error!s:.200}", file=sys.stderr)
+            continue
+        yield records, latency
 
 
 def table(args: argparse.Namespace) -> None:
-    """Evaluate, print the table, and write it."""
-    from evaluation import measures
+    """Evaluate, print the table, and write it, also into the folder of each run."""
+    content, task, _ = evaluate(args)
+    settings = content["settings"]
+    methods = content["methods"]
+    runs = find_runs(args)
+    for run in filter(None, runs):
+        prefix = f"{run}/" if len(runs) > 1 else ""
+        own = {}
+        for name, row in methods.items():
+            if name.startswith(prefix):
+                own[name.removeprefix(prefix)] = row
+        run_folder.write_json(run / "eval.json", {"settings": settings, "methods": own})
+    if args.json:
+        run_folder.write_json(args.json, content)
+    if args.csv:
+        import pandas
 
-    header, records = evaluate(args)
-    summary = measures.over_runs(header, records, args.method)
-    write_table(args.json, args.csv, summary, "method", summary["methods"])
-    print(printable(report.render(summary, header["measures"], True)))
+        rows = [{"method": name} | row for name, row in methods.items()]
+        pandas.json_normalize(rows, sep="/").to_csv(args.csv, index=False)
+    sampled = "greedy" if args.greedy else counted(args.num_samples, "sample")
+    print(
+        f"{settings['task']}: {counted(settings['problems'], f'{args.split} problem')}, {sampled} "
+        f"at temperature {settings['temperature']:g}, top-p {settings['top_p']:g}, "
+        f"turns {settings['turns']}, seed {args.seed}\n"
+        f"return: share of the largest with reward {settings['reward']}, {settings['maximum']:g}; "
+        "± standard error over problems\n"
+    )
+    print(printable(report.render(methods, task.measures)))
 
 
 def show(args: argparse.Namespace) -> None:
     """Print the answers of each method to the first problems."""
-    args.num_samples = 1
-    args.greedy = False
-    args.samples = None
-    header, records = evaluate(args)
-    records = [record for record in records if not record.get("run")]  # of the first run
-    print(printable(report.show(header, records, args.limit)))
-
-
-def write_table(json, csv, content: dict, corner: str, rows: dict) -> None:
-    """Write the content to the file of --json, and its rows to that of --csv."""
-    if json:
-        run_folder.write_json(json, content)
-    if csv:
-        report.write_csv(csv, corner, rows)
-
-
-def newest(args: argparse.Namespace) -> list[str] | None:
-    """Return what is evaluated where nothing is named: the run started or resumed last, if any."""
-    files = list(Path("runs").glob("*/args.json"))
-    if not files or args.run or args.task or args.model:
-        return args.run
-    run = max(files, key=os.path.getmtime).parent
-    print(f"the newest run: {run}", file=sys.stderr)
-    return [str(run)]
+    vars(args).update(num_samples=1, greedy=False, samples=None)
+    print(printable(report.show(evaluate(args)[2])))
 
 
 def ask(args: argparse.Namespace) -> None:
     """Print the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
-    from evaluation.load_team import Player, find_runs
-    from training.plugins import TaskOptions, make_task
-
-    teams, solos = find_runs(args.run)
-    runs = [*teams, *solos]
-    run = runs[0] if runs else None
+    [run] = find_runs(args)
     flags = run_flags(args, run)
     flags.temperature = args.temperature or 0.0  # greedy
     task = make_task(part_of(flags, TaskOptions))
@@ -364,22 +334,18 @@ def ask(args: argparse.Namespace) -> None:
         task.check(item)
     else:
         item = task.ask(args.text)
-    quiet(uses_lightning=False)
+    quiet()
+    from evaluation.players import Method, Player, unscored
+    from training.reward_runner import Scorer
+
     resolve_bits(flags)
-    if flags.bits >= 16:
-        sys.modules.setdefault("bitsandbytes", None)  # peft would load it, which takes a second
-    turns = Player(flags, run).ask(item, args.seed)
-    origin = f"trained by {run}" if run else "untrained (--run: another team)"
-    for number, turn in enumerate(turns):
-        if number > 0:
-            print(f"\nturn {number}:")
+    player = Player(flags, run, Scorer(unscored))
+    rollout = player.rollout(Method(trained=range(flags.num_agents)))
+    [record] = player.play("ask", rollout, [item], args.seed, 1)
+    for number, turn in enumerate(record["turns"]):
+        print(f"\nturn {number}:" if number else f"the team of {run or ', '.join(flags.model)}:")
         print(report.side_by_side(turn["prompts"]))
-        print(f"\nthe team {origin}:\n{report.side_by_side(turn['responses'])}")
-    text = inspect.cleandoc(type(task).__doc__ or "")
-    if text and all(map(is_embedded, flags.model)):
-        print(
-            "\nThis model is tiny, and was trained for one task:", *text.split("\n\n")[:2], sep="\n"
-        )
+        print(f"\n{report.side_by_side(turn['responses'])}")
 
 
 def compare(args: argparse.Namespace) -> None:
@@ -429,7 +395,6 @@ def main(argv: list[str]) -> None:
         args = parse(argv)
         if args.command in ("table", "ask", "show"):
             os.environ[DEVICE] = args.device or ""
-            args.run = newest(args)
         COMMANDS[args.command](args)
         sys.stdout.flush()  # a reader that has gone shows here, and not at the exit
     except BrokenPipeError:  # every file was written before the output

@@ -3,20 +3,16 @@
 A run of a team and one of a single agent are trained for a step; then they are evaluated.
 """
 
-import contextlib
 import csv
-import dataclasses
-import io
+import json
 import shutil
-import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from helpers import (
+    args_of,
     edit_args,
-    edit_json,
-    output_of,
     read_json,
     refused_by_eval,
     run_eval,
@@ -27,19 +23,14 @@ from helpers import (
 )
 
 import eval as evaluation
-import rewards
-from evaluation import baselines as playing
-from evaluation import load_team, report
-from magrpo import Play, Rollout
-from policies.codec import TooLong
+from evaluation import players, report
+from magrpo import Rollout
 from tasks import Coop
-from training.flags import part_of
-from training.plugins import TaskOptions, find_reward, make_task
-from training.run_folder import data_hash, read_records
+from training.run_folder import read_records
 
 SMALL = "--batch-size 1 --num-generations 2 --eval-limit 2 --max-steps 1 --max-new-tokens 24 "
 SMALL += "--lr 0.1 --advantage none"  # every agent moves
-METHODS = words("trained naive sequential discussion single single-trained only-0 only-1")
+METHODS = words("trained naive sequential discussion only-0 only-1 reference single")
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +45,11 @@ def solo(team) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(team, solo) -> Path:
-    """The folder of a whole evaluation: all methods and outputs, and what was said."""
+    """The folder of a whole evaluation of both runs, with every file that it can write."""
     path = team.parent / "whole"
     path.mkdir()
     outputs = f"--json {path}/json --csv {path}/csv --samples {path}/samples"
-    said, progress = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(progress):
-        run_eval(f"--run {team} {solo} --limit 2 --num-samples 4", outputs)
-    (path / "said").write_text(said.getvalue())
-    (path / "progress").write_text(progress.getvalue())
+    run_eval(f"--run {team} {solo} --limit 2 --num-samples 4", outputs)
     return path
 
 
@@ -72,110 +59,100 @@ def methods(path: Path) -> dict:
 
 def records(path: Path, method: str) -> list[dict]:
     """The sampled records of a method."""
-    lines = read_records(path / "samples")[1:]
-    return [record for record in lines if record["method"] == method and not record["greedy"]]
+    lines = read_records(path / "samples")
+    return [line for line in lines if line["method"] == method and not line["greedy"]]
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def test_every_method_has_every_measure(whole):
+def test_every_run_plays_every_method_of_its_own(whole, team, solo):
     table = methods(whole)
-    assert [name for name in table if name != "reference"] == METHODS
+    names = [f"{team}/{name}" for name in METHODS]
+    names += [f"{solo}/{name}" for name in ("trained", "naive", "reference")]
+    assert list(table) == names
     keys = "return return_se greedy/return reward/tests reward/cooperation pass@1 pass@3 accuracy@3"
     keys += " coop_rate distinct schemes length/0 tokens_per_problem"
-    keys += " latency_s latency_s_se latency_problems tokens_per_s"
-    said = (whole / "said").read_text()
-    progress = (whole / "progress").read_text()
-    for name in METHODS:
+    keys += " latency_s latency_s_se tokens_per_s"
+    for name in names:
         row = table[name]
-        assert row.keys() >= set(keys.split())
         assert sum(scheme["count"] for scheme in row["schemes"].values()) == 8
-        assert ("vs" in row) == (name != "trained")
-        assert name in said
-        at = [progress.index(f"{name}, {what}: ") for what in ("sampled", "greedy", "latency")]
-        assert at == sorted(at)
+        assert ("vs" in row) == (name != names[0])
+        if not name.endswith("reference"):
+            assert row.keys() >= set(keys.split())
+    assert table[f"{team}/reference"]["pass@1"] == 1
     with (whole / "csv").open() as file:
         lines = list(csv.DictReader(file))
-    assert [line["method"] for line in lines] == list(table)
-    assert float(lines[0]["return"]) == table["trained"]["return"]
+    assert [line["method"] for line in lines] == names
+    assert float(lines[0]["return"]) == table[names[0]]["return"]
+    for run in (team, solo):
+        own = read_json(run / "eval.json")
+        assert own["settings"] == read_json(whole / "json")["settings"]
+        for name, row in own["methods"].items():
+            assert row == table[f"{run}/{name}"]
 
 
-def test_it_measures_what_the_run_measured(whole, team, solo):
-    """Same random numbers, prompts and rewards as the run's own evaluation: equal, not close."""
+def test_it_measures_what_the_runs_measured(whole, team, solo):
+    """Same random numbers, prompts and rewards as the run's own evaluation."""
     table = methods(whole)
-    for directory, when, name in (
-        (team, "before", "naive"),
-        (team, "after", "trained"),
-        (solo, "before", "single"),
-        (solo, "after", "single-trained"),
-    ):
-        measured = read_json(directory / "summary.json")[when]
-        for key in ("return", "return_se", "greedy/return", "reward/structure"):
-            assert table[name][key] == pytest.approx(measured[key], abs=1e-9)
-    assert table["trained"]["return"] != table["naive"]["return"]
+    for run in (team, solo):
+        for when, name in (("before", "naive"), ("after", "trained")):
+            measured = read_json(run / "summary.json")[when]
+            for key in ("return", "return_se", "greedy/return", "reward/structure"):
+                assert table[f"{run}/{name}"][key] == pytest.approx(measured[key], abs=1e-9)
 
 
-SAME = ["only-0 0 trained", "only-0 1 naive", "only-1 0 naive", "only-1 1 trained"]
-SAME += ["sequential 0 naive", "discussion 0 naive", "discussion 1 naive"]
-OTHER = ["trained 0 naive", "trained 1 naive", "sequential 1 naive"]
+def test_who_is_trained_and_who_sees_what_decides_the_texts(whole, team):
+    texts = defaultdict(list)
+    for method in METHODS[:6]:
+        for line in records(whole, f"{team}/{method}"):
+            for agent, text in enumerate(line["turns"][0]["responses"]):
+                texts[method, agent].append(text)
+    same = "only-0 0 trained, only-0 1 naive, only-1 0 naive, only-1 1 trained, "
+    same += "sequential 0 naive, discussion 0 naive, discussion 1 naive"
+    for pair in same.split(", "):
+        method, agent, like = pair.split()
+        assert texts[method, int(agent)] == texts[like, int(agent)]
+    for method, agent in (("trained", 0), ("trained", 1), ("sequential", 1)):
+        assert texts[method, agent] != texts["naive", agent]
 
 
-@pytest.mark.parametrize("pair", SAME + OTHER)
-def test_who_writes_at_first_what_the_same_agent_writes_elsewhere(pair, whole):
-    method, agent, like = pair.split()
-    texts = []
-    for name in (method, like):
-        turns = [record["turns"][0] for record in records(whole, name)]
-        texts.append([turn["responses"][int(agent)] for turn in turns])
-    assert len(texts[0]) == 8
-    assert (texts[0] == texts[1]) == (pair in SAME)
+def test_the_second_round_of_a_discussion_counts(whole, team):
+    for line in records(whole, f"{team}/discussion"):
+        first, second = line["turns"]
+        assert not first["parts"]
+        assert line["return"] == pytest.approx(total(second["parts"]) / 4)
 
 
-def test_the_second_round_of_a_discussion_counts(whole):
-    table = methods(whole)
-    assert table["discussion"]["tokens_per_problem"] > table["naive"]["tokens_per_problem"]
-    for record in records(whole, "discussion"):
-        parts = record["turns"][1]["parts"]
-        assert record["return"] == pytest.approx(total(parts) / 4)
-
-
-def test_greedy_only_and_another_reward_and_turns(team, tmp_path):
+def test_another_reward_and_two_turns(team, tmp_path):
     short = f"--limit 1 --method trained --json {tmp_path}/json --greedy"
     run_eval("--run", team, short, "--reward code_paper --turns 2 --split dev")
-    assert ": 1 dev problem, greedy" in read_json(tmp_path / "json")["settings"]["title"]
+    settings = read_json(tmp_path / "json")["settings"]
+    assert (settings["reward"], settings["maximum"], settings["split"]) == ("code_paper", 8, "dev")
     row = methods(tmp_path)["trained"]
     assert not {"greedy/return", "pass@3"} & row.keys()
     assert row["tokens_per_problem"] > row["length/0"] + row["length/1"]  # of both turns
 
 
-# --- prompts --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def player(team):
+def test_only_the_baselines_show_a_partner_s_text(team, monkeypatch):
     flags = evaluation.run_flags(evaluation.parse(["--run", str(team)]), team)
-    return load_team.Player(flags, team, find_reward(make_task(part_of(flags, TaskOptions))))
-
-
-def asked(player, kind, monkeypatch) -> list[str]:
-    """The prompts of the first item, of one sample, in the order in which they are asked."""
-    with monkeypatch.context() as patch:
-        calls = watch(patch, Rollout, "encode")
-        items = player.task.items("test")[:1]
-        player.rollout(kind)(items, (0, 1, 0, 0), player.sampling, Play(1, 1, chain=True))
-    return [text for *_, text in calls]
-
-
-def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
-    own = asked(player, Rollout, monkeypatch)
+    player = players.Player(flags, team)
+    items = player.task.items("test")[:1]
+    prompts = {}
+    for kind in (Rollout, players.Sequential, players.Discussion):
+        with monkeypatch.context() as patch:
+            calls = watch(patch, Rollout, "encode")
+            player.play("x", player.rollout(players.Method(kind)), items, 0, 1)
+        prompts[kind] = [text for *_, text in calls]
+    own = prompts[Rollout]
     assert len(own) == 2
     assert not any("wrote:" in prompt for prompt in own)
-    first, second = asked(player, playing.Sequential, monkeypatch)
+    *at_first, first, second = prompts[players.Sequential]
+    assert at_first == own
     assert first == own[0]
     assert second.startswith("Agent 0 wrote:\n")
     assert second.endswith(own[1])
-    *at_first, third, fourth = asked(player, playing.Discussion, monkeypatch)
+    *at_first, third, fourth = prompts[players.Discussion]
     assert at_first == own
     assert "Agent 1 wrote:" in third
     assert "Agent 0 wrote:" not in third
@@ -202,162 +179,92 @@ won.per_episode = ONCE
 
 
 @pytest.mark.parametrize(("alternate", "once", "largest"), [(False, False, 1.75), (True, True, 1)])
-def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkeypatch):
+def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkeypatch, capsys):
     """Every method wins at the turn that is due, whatever it writes. Then the episode is over."""
     game = GAME.replace("FOLDER", str(tmp_path)).replace("ALTERNATE", str(alternate))
     (tmp_path / "game.py").write_text(game.replace("ONCE", str(once)))
-    run_flags = evaluation.run_flags
-
-    def discounted(*args):
-        return dataclasses.replace(run_flags(*args), gamma=0.5)
-
-    monkeypatch.setattr(evaluation, "run_flags", discounted)
-    argv = f"--task {tmp_path}/game.py:Game --turns 3 --greedy --max-new-tokens 2"
-    run_eval(argv, f"--samples {tmp_path}/samples --json {tmp_path}/json")
+    flags = evaluation.run_flags(evaluation.parse(["--task", f"{tmp_path}/game.py:Game"]), None)
+    flags.gamma = 0.5
+    flags.turns = 3
+    flags.max_new_tokens = 2
+    monkeypatch.setattr(evaluation, "run_flags", lambda *_: flags)
+    run_eval(f"--greedy --task x --samples {tmp_path}/samples --json {tmp_path}/json")
     returns = defaultdict(list)
-    header, *lines = read_records(tmp_path / "samples")
-    for line in lines:
+    for line in read_records(tmp_path / "samples"):
         returns[line["method"]].append(line["return"])
-    names = words("naive sequential discussion", "" if alternate else "single", "reference")
-    assert list(returns) == names
+        assert line["scheme"] == f"turn {(0, 1, 1, 2)[line['item']]}"
+    names = ["naive", "sequential", "discussion", "reference"]
+    assert list(returns) == names if alternate else [*names, "single"]
+    assert ("no method single: " in capsys.readouterr().err) == alternate
     for values in returns.values():
         assert values == pytest.approx([0.5**due / largest for due in (0, 1, 1, 2)])
-    assert [line["scheme"] for line in lines[:4]] == ["turn 0", "turn 1", "turn 1", "turn 2"]
-    unit = f"reward {tmp_path}/game.py:won, {largest:g} in an episode of 3 turns, gamma 0.5;"
-    assert unit in header["settings"]["title"]
+    assert read_json(tmp_path / "json")["settings"]["maximum"] == largest
 
 
-# --- reference, showing, asking -------------------------------------------------------------------
+# --- what is left out, and what is refused --------------------------------------------------------
 
 
-def test_solutions_are_played_whoever_speaks_first(tmp_path):
-    source = "from tasks import Coop\nclass Mine(Coop):\n"
-    source += "    def speakers(self, item, turn):\n        return [1]\n"
-    (tmp_path / "mine.py").write_text(source)
-    run_eval(f"--task {tmp_path}/mine.py:Mine --limit 2 --method reference --json {tmp_path}/json")
-    assert methods(tmp_path)["reference"]["pass@1"] == 1
-
-
-def test_a_model_s_text_cannot_control_the_terminal():
-    assert report.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
-
-
-def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
-    header, *lines = read_records(whole / "samples")
-    evaluated = next(row for row in lines if row["method"] == "trained" and row["greedy"])
-    prompt = header["items"][0]["prompts"][0].rpartition("# write")[0]
-    argv = ["ask", "--run", str(team), prompt]
-    code = f"import sys, eval; eval.main({argv}); assert 'lightning' not in sys.modules"
-    done = output_of([sys.executable, "-c", code])
-    said = " ".join(done.stdout.partition(f"the team trained by {team}:")[2].split())
-    for text in evaluated["turns"][0]["responses"]:
-        for line in text.splitlines():
-            assert " ".join(line.split()) in said
-
-
-# --- comparing, examining -------------------------------------------------------------------------
-
-
-def test_compare_and_doctor_read_real_runs(team, solo, capsys):
-    run_eval("compare", team, solo)
-    mean = read_json(team / "summary.json")["after"]["return"]
-    assert f"{mean:.3f} (1)" in capsys.readouterr().out
-    run_eval("doctor", team)
-    assert "fewer than 20 steps" in capsys.readouterr().out
-
-
-TEAM = """
-class Two:
-    reward = "FOLDER/two.py:both"
-    def __init__(self, data=None, num_agents=2): CHECK
-    def items(self, split): return [{"prompt": f"# word {n}\\n", "solution": n} for n in (1, 2, 3)]
-    def observe(self, agent, item, history): return item["prompt"]
-def both(item, responses): return float(responses[0][:1] == responses[1][:1])
-both.maximum = 1.0
-"""
-
-
-@pytest.mark.parametrize(
-    ("check", "reason"),
-    [
-        ("pass", "\nno method single: IndexError: "),
-        ("1 / (num_agents - 1)", ""),
-    ],
-)
-def test_what_is_for_teams_alone_is_evaluated_without_single(check, reason, tmp_path, capsys):
-    (tmp_path / "two.py").write_text(TEAM.replace("FOLDER", str(tmp_path)).replace("CHECK", check))
-    argv = f"--task {tmp_path}/two.py:Two --limit 1 --greedy --max-new-tokens 4"
-    run_eval(argv, f"--json {tmp_path}/json")
-    assert list(methods(tmp_path)) == ["naive", "sequential", "discussion"]
-    title = read_json(tmp_path / "json")["settings"]["title"]
-    assert reason in title
-    assert ("no method" in title) == bool(reason)
-    with pytest.raises(SystemExit):
-        run_eval(argv, "--method single")
-    assert ("error: --method single: what" in capsys.readouterr().err) == (not reason)
-
-
-def test_a_baseline_whose_prompts_do_not_fit_is_left_out(monkeypatch, tmp_path, capsys):
-    """Its prompts hold partners' texts, so nobody knows their lengths before."""
-    monkeypatch.setattr(playing, "shown", lambda *_: "a " * 9000)
-    flags = f"--task coop --model tiny --limit 1 --greedy --max-new-tokens 4 --json {tmp_path}/json"
-    run_eval(flags)
-    assert list(methods(tmp_path)) == ["naive", "single", "reference"]
-    assert "no method sequential: TooLong: " in read_json(tmp_path / "json")["settings"]["title"]
+def test_a_method_that_cannot_play_is_left_out_or_refused(team, tmp_path, monkeypatch, capsys):
+    """Prompts with partners' texts have lengths that nobody knows before."""
+    monkeypatch.setattr(players, "shown", lambda *_: "a " * 9000)
+    flags = f"--run {team} --limit 1 --greedy --json {tmp_path}/json"
     with pytest.raises(SystemExit):
         run_eval(flags, "--method sequential")
     assert "error: a prompt has" in capsys.readouterr().err
+    run_eval(flags)
+    assert not {"sequential", "discussion"} & methods(tmp_path).keys()
+    assert "no method sequential: TooLong: a prompt has" in capsys.readouterr().err
 
 
-def test_a_method_that_fails_in_its_greedy_play_is_left_out_whole(monkeypatch, tmp_path):
-    """Its prompts may fit in the sampled play alone. The title says that it is left out."""
-    play = playing.play_method
-
-    def play_method(name, *arguments):
-        if name == "sequential" and arguments[-1] == 0:
-            raise TooLong("a prompt has 9 tokens")
-        return play(name, *arguments)
-
-    monkeypatch.setattr(playing, "play_method", play_method)
-    flags = "--task coop --model tiny --limit 1 --num-samples 1 --max-new-tokens 4"
-    run_eval(flags, f"--json {tmp_path}/json")
-    assert list(methods(tmp_path)) == ["naive", "discussion", "single", "reference"]
-    assert "no method sequential: TooLong: " in read_json(tmp_path / "json")["settings"]["title"]
-
-
-def test_a_task_may_ask_in_chat_messages(team):
-    class Chat(Coop):
-        def observe(self, agent, item, history):
-            return [{"role": "user", "content": "Hi."}]
-
-    args = evaluation.parse(["--run", str(team)])
-    flags = evaluation.run_flags(args, team)
-    header = evaluation.describe(args, flags, Chat(), rewards.code, [{"task_id": 1}])
-    assert header["items"] == [{"task_id": 1, "prompts": ["[user] Hi."] * 2}]
-
-
-def test_rows_that_a_run_was_not_trained_on_play_on_purpose_alone(team, tmp_path, capsys):
-    other = shutil.copytree(team, tmp_path / "other")
-    file = tmp_path / "rows.jsonl"
-    file.write_text("{}")
-    edit_json(other / "args.json", data_hash=data_hash(str(file)))
-    edit_args(other, data=str(file))
-
-    def data_with(*flags) -> str | None:
-        return evaluation.run_flags(evaluation.parse([*flags]), other).data
-
-    assert data_with() == str(file)
-    assert data_with("--task", "humaneval") is None  # it has its own problems
-    file.write_text("{ }")
-    assert "rows.jsonl has other rows than those that" in refused_by_eval(capsys, "--run", other)
-    assert data_with("--data", str(file))
-    assert "note: " in capsys.readouterr().err
-
-
-def test_an_agent_alone_plays_as_the_team_does(team, solo, tmp_path, capsys):
+def test_runs_of_one_table_play_alike(team, solo, tmp_path, capsys):
     other = shutil.copytree(solo, tmp_path / "solo")
-    for name, value in (("top_k", 5), ("top_p", 0.9)):
-        edit_args(other, **{name: value})
-        told = refused_by_eval(capsys, "--run", team, other)
-        flag = name.replace("_", "-")
-        assert f"was trained with another --{flag} than the team plays with" in told
+    own = args_of(solo)
+    for name, value in {"top_k": 5, "top_p": 0.9, "max_new_tokens": 48}.items():
+        edit_args(other, **own | {name: value})
+        told = refused_by_eval(capsys, "--run", team, other, "--max-new-tokens 8")
+        assert f"--{name.replace('_', '-')}" in told
+    edit_args(other, **own | {"task_arg": {"x": "1"}})
+    three = train_run(tmp_path / "three", SMALL, "--num-agents 3 --eval-limit none")
+    assert "has other problems" in refused_by_eval(capsys, "--run", team, three)
+
+
+# --- showing, asking ------------------------------------------------------------------------------
+
+
+def test_show_prints_joint_responses_side_by_side(team, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    run_eval("show 2 --run", team, "--method trained naive")
+    said = capsys.readouterr().out
+    assert said.count("=== coop/test/") == 2
+    assert "--- trained, sampled, turn 0: structure" in said
+    assert "--- naive, greedy, turn 0: structure" in said
+    assert " | agent 1" in said
+    assert max(map(len, said.splitlines())) <= 90
+
+
+def test_a_model_s_text_cannot_control_the_terminal():
+    assert report.side_by_side(["a\x1b[2Jb\r\n\tc\x07"]).split() == ["agent", "0", "a[2Jb", "c"]
+
+
+class Told(Coop):
+    """Two turns, with feedback."""
+
+    def feedback(self, item, responses):
+        return [f"told {len(responses[0])}", "more"]
+
+
+def test_ask_answers_as_the_evaluation_does(team, tmp_path, capsys):
+    flags = f"--run {team} --task test_eval.Told --turns 2"
+    samples = tmp_path / "samples"
+    run_eval(flags, f"--limit 1 --method trained --greedy --samples {samples}")
+    [line] = read_records(samples)
+    first, second = line["turns"]
+    assert first["feedback"] == [f"told {len(first['responses'][0])}", "more"]
+    capsys.readouterr()
+    item = Coop().items("test")[0]
+    evaluation.main(["ask", json.dumps(item), *words(flags)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "turn 1:" in said
+    for text in (*first["responses"], *second["responses"], first["feedback"][0]):
+        for row in text.splitlines():
+            assert " ".join(row.split()) in said

@@ -1,0 +1,55 @@
+"""Cross-play (Hu et al., "Other-Play", arXiv 2003.02979): an agent of one run plays with the
+partners of another.
+
+    python examples/crossplay.py RUN RUN ...
+
+A team that is good with itself and fails with others has learned conventions. Rows are the runs
+that agent 0 comes from, columns the runs of its partners, so the diagonal is self-play. Values are
+greedy returns on 100 test problems. The runs have to agree in their flags.
+"""
+
+import itertools
+import statistics
+import sys
+from pathlib import Path
+
+import pandas
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+import train
+from evaluation.players import Method, Player, load_agents
+from training.defaults import resolve_bits
+from training.held_out import play, progress
+from training.metrics import problem_returns
+from training.run_folder import find_run
+
+ASIDE = {"run", "seed", "resume", "lr", "max_steps"}  # flags in which the runs may differ
+
+
+def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
+    """Return the held-out returns by the run of agent 0 and the run of its partners."""
+    flags = [train.recorded_flags(find_run(name)) for name in names]
+    for other in flags:
+        for name in other.keys() - ASIDE:
+            if other[name] != flags[0][name]:
+                raise ValueError(f"the runs differ in --{name.replace('_', '-')}")
+    options = train.Args(**flags[0] | {"share": False})
+    resolve_bits(options)
+    player = Player(options)
+    items = player.task.items("test")[:limit]
+    weights = {}
+    for name in names:
+        load_agents(player.team, find_run(name))
+        weights[name] = player.copies()
+    returns = pandas.DataFrame(index=names, columns=names, dtype=float)
+    for first, partners in itertools.product(names, names):
+        player.weights[True] = [weights[first][0], *weights[partners][1:]]
+        rollout = player.rollout(Method(trained=range(player.team.size)))
+        with progress(f"{first} with {partners}", len(items)) as bar:
+            turns = play(rollout, items, 0, 1, player.sampling.greedy(), bar)
+        returns.loc[first, partners] = statistics.fmean(problem_returns(turns, rollout))
+    return returns
+
+
+if __name__ == "__main__":
+    print(crossplay(sys.argv[1:]).round(3).to_string())

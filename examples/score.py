@@ -1,0 +1,49 @@
+"""Score the joint responses of a file with any reward, wherever they come from.
+
+    python examples/score.py FILE [--reward NAME] [--task NAME] [--model NAME]
+
+A line of the file is {"item": {...}, "responses": ["...", ...]}. It prints each line with its
+reward and the reward's parts. A reward that asks a language model asks --model.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+import train
+from policies.loading import device, load_base
+from policies.model_names import TeamOptions
+from rewards import total
+from training.defaults import resolve_bits
+from training.flags import part_of
+from training.plugins import TaskOptions, find_reward, make_task
+from training.reward_runner import Scorer
+from training.run_folder import json_lines
+
+
+def score(argv: list[str]) -> list[dict]:
+    """Return the lines of a file with their rewards."""
+    top = argparse.ArgumentParser(description=__doc__)
+    top.add_argument("file", type=Path)
+    args, flags = top.parse_known_args(argv)
+    options = train.parse(flags)
+    scorer = Scorer(find_reward(make_task(part_of(options, TaskOptions))))
+    if scorer.questions:
+        resolve_bits(options)
+        team = replace(part_of(options, TeamOptions), lora_rank=0)
+        scorer.base = load_base(options.model[0], [0], team).to(device())
+        scorer.chat = options.chat_template
+    rows = [row for _, row in json_lines(args.file)]
+    scores = scorer([(row["item"], row["responses"]) for row in rows])
+    for row, parts in zip(rows, scores, strict=True):
+        row["reward"] = total(parts, len(row["responses"]))
+        row["parts"] = parts
+    return rows
+
+
+if __name__ == "__main__":
+    for row in score(sys.argv[1:]):
+        print(json.dumps(row))
