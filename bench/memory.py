@@ -37,7 +37,7 @@ TABLES = {
 class Text:
     """A task whose prompts all differ. They start with one length and grow by another each turn."""
 
-    reward = "memory.constant"
+    takes_data = True
 
     def __init__(self, data=None, num_agents=2):
         self.first, self.later = json.loads(Path(data).read_text(encoding="utf-8"))
