@@ -125,7 +125,8 @@ def sample_returns(
     on. The partners' samples are independent, so this is unbiased.
 
     `optimism` moves the reward from the mean (0) to the maximum (1): what the sample earns if the
-    partners learn to fit it. The maximum over their samples is biased upwards.
+    partners learn to fit it. The maximum over their samples is biased upwards. It is of rewards
+    alone, so it is a return only on the last turn, where no future follows (`back_up`).
     """
     returns = gamma * future
     for agent, own_rewards in enumerate(rewards):
@@ -238,7 +239,7 @@ class Node:
     # the next turn, one entry per aligned joint response (no feedback where its episode is over)
     feedback: dict[int, list[str]] = field(default_factory=dict)  # [aligned joint response][agent]
     next_items: list[dict | None] = field(default_factory=list)  # None: its episode is over
-    children: list["Node | None"] = field(default_factory=list)
+    children: list["Node | None"] = field(default_factory=list)  # [] on the last turn
     # steps 4 and 5
     values: Tensor | None = None  # (n,): mean reward + gamma x mean of the children's values
     value: float = 0.0  # the mean over the agents, which is logged as `return`
@@ -474,7 +475,8 @@ class Rollout:
 def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
     """Compute values and returns from the last turn to the first (step 4).
 
-    Only the samples' returns are optimistic. The values are means, so the logged `return` is, too.
+    Only the samples' returns on the last turn are optimistic. The values are means, so the logged
+    `return` is, too.
     """
     for nodes in reversed(turns):
         for node in nodes:
@@ -486,7 +488,11 @@ def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
                     future[:, sample] = child.values
             node.values = node.rewards.mean(1) + gamma * future.mean(1)  # (n,)
             node.value = float(team_mean(node.values))
-            node.returns = sample_returns(node.rewards, node.joints, future, gamma, optimism)
+            # Before the last turn only the aligned joint responses are played on. The maximum over
+            # the others would count what a response earns now, and not what it leaves for later.
+            # Episodes that are over are no exception: the draw decides which are, so it would bias.
+            weight = 0.0 if node.children else optimism
+            node.returns = sample_returns(node.rewards, node.joints, future, gamma, weight)
 
 
 def generator(*key: int) -> np.random.Generator:

@@ -35,6 +35,7 @@ from magrpo import (
 from policies.decoding import Response
 from policies.sampling import Sampling
 from tasks import Task
+from training.metrics import problem_returns
 from training.reward_runner import Scorer
 
 F64 = torch.float64
@@ -376,13 +377,24 @@ def test_an_episode_that_ends_early_estimates_the_true_gradient(branching):
     torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("branching", ["tree", "chain"])
+class Told(Game):
+    """At turn 1 agent 0 fits one of its partner's two answers, or none."""
+
+    def encode(self, text, chat, limit, room, begun):
+        return (0, 0)  # so that both agents act at both turns
+
+    def reward(self, item, texts):
+        return {"reward": float(texts[0][1] == texts[1][1])}
+
+    reward.maximum = 1.0
+
+
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
-def test_optimism_is_a_function_of_the_step_and_changes_no_value(branching, joint):
+def test_optimism_is_of_the_last_turn_and_of_the_step_and_changes_no_value(joint):
     def nodes(optimism, step):
-        game = Game(silent=True, ends=False)
+        game = Told(silent=False, ends=False)
         game.script = itertools.cycle([0, 1, 1])
-        module = module_of(game, joint, branching, optimism=optimism, max_steps=4)
+        module = module_of(game, joint, optimism=optimism, max_steps=4)
         with at_step(step):
             return [*itertools.chain(*module.play(1))]
 
@@ -390,13 +402,49 @@ def test_optimism_is_a_function_of_the_step_and_changes_no_value(branching, join
         for plain, optimistic in zip(nodes(0.0, step), nodes(0.8, step), strict=True):
             assert plain.value == optimistic.value
             spread = torch.zeros_like(plain.returns)
-            # One who speaks alone, and one whose joint responses are aligned, has one reward.
-            if joint == "cross" and not plain.histories[0]:
+            if joint == "cross" and plain.histories[0]:
                 table = plain.rewards.reshape(2, 2, 2)
                 spread[0] = table[0].amax(1) - table[0].mean(1)
                 spread[1] = table[1].amax(0) - table[1].mean(0)
                 assert spread.any()
             torch.testing.assert_close(optimistic.returns, plain.returns + weight * spread)
+
+
+class Solved(Game):
+    """An episode pays 1, at the turn that solves it. Agent 0's action 0 solves it at once, its
+    action 1 if agent 1's is 1, and every response does at turn 1."""
+
+    def is_solved(self, texts):
+        return texts[0][0] != "2" or texts[0][1] == "0" or texts[1][1] == "1"
+
+    def advance(self, item, responses):
+        return None if self.is_solved(responses) else item
+
+    def reward(self, item, texts):
+        return {"reward": float(self.is_solved(texts))}
+
+    reward.maximum = 1.0
+    reward.per_episode = True
+
+
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+@pytest.mark.parametrize("optimism", [0.0, 1.0])
+def test_a_response_that_delays_what_an_episode_pays_gains_nothing(branching, optimism):
+    """Over agent 1's draws, both actions return 1. A maximum over all joint responses of turn 0
+    would return 1.5 for action 1 (its best reward is 1, and a line that goes on pays again). One
+    that is taken only where no line went on would return 1.125: the draw decides where that is."""
+    mean = torch.zeros(2, dtype=F64)
+    largest = 0.0
+    for draw in itertools.product((0, 1), repeat=2):
+        game = Solved(silent=False, ends=True)
+        game.script = itertools.chain([0, 1, *draw], itertools.repeat(0))
+        module = module_of(game, "cross", branching, optimism=optimism, max_steps=2)
+        with at_step(0):
+            turns = module.play(1)
+        mean += turns[0][0].returns[0] / 4
+        largest = max(largest, *problem_returns(turns, module.rollout))
+    assert mean.tolist() == [1.0, 1.0]
+    assert largest > 1, "a mean over unlike joint responses, which is not refused"
 
 
 def test_kl_gradient_is_that_of_each_token_given_those_before_it():

@@ -211,6 +211,13 @@ def test_a_group_teaches_where_a_response_of_one_who_learns_has_an_advantage():
     frozen = measure_of(step(make(longest, "--freeze 0")))
     assert frozen["frac_reward_zero_std"] == 0
     assert frozen["groups_with_gradient"] == frozen["grad_norm/1"] == 0
+
+    class Monologue(Diary):  # the one who learns says nothing
+        def speakers(self, item, turn):
+            return [0]
+
+    silent = measure_of(step(make(longest, "--freeze 0", task=Monologue())))
+    assert silent["frac_reward_zero_std"] == silent["groups_with_gradient"] == 0
     alone = measure_of(step(make(long_answers, "--num-generations 1 --advantage none")))
     assert alone["frac_reward_zero_std"] == 1
     assert alone["groups_with_gradient"] == 1

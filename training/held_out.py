@@ -7,6 +7,7 @@ import statistics
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import torch
@@ -16,8 +17,8 @@ from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
 from policies.codec import as_text
 from policies.sampling import Sampling
-from rewards import total
-from training.metrics import mean_parts, problem_returns
+from rewards import logged, total
+from training.metrics import problem_returns
 from training.terminal import counted
 
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
@@ -107,17 +108,27 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
         per_problem[f"{prefix}return"] = returns
         measures[f"{prefix}return"] = statistics.fmean(returns)
         measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
-        ends = []  # of each problem
-        for root in turns[0]:
-            ends.append([])
-            for sample in range(samples):
-                *_, (node, number) = episode(root, sample)
-                ends[-1].append(played(node, number)[1])
-        by_problem = list(map(mean_parts, ends))
-        for name, value in mean_parts(itertools.chain(*ends)).items():
-            measures[prefix + name] = value
-            per_problem[prefix + name] = [parts.get(name, 0.0) for parts in by_problem]
+        by_problem = [end_parts(root) for root in turns[0]]
+        for name in dict.fromkeys(itertools.chain(*by_problem)):
+            values = [parts.get(name, 0.0) for parts in by_problem]
+            measures[prefix + name] = statistics.fmean(values)
+            per_problem[prefix + name] = values
     return measures, per_problem, turns[0]
+
+
+def end_parts(root: Node) -> dict[str, float]:
+    """Return the mean of each part of the reward, as logged, over the ends of a problem's episodes.
+
+    A part that the end of an episode lacks counts as 0. So does every part of an episode that ends
+    unscored: it counts as 0 in the return as well. A measure of several problems is the mean of
+    theirs. This holds for training's held-out evaluation and for eval.py's tables.
+    """
+    sums = Counter()
+    for sample in range(root.samples):
+        *_, (node, number) = episode(root, sample)
+        for name, value in played(node, number)[1].items():
+            sums[logged(name)] += value
+    return {name: value / root.samples for name, value in sums.items()}
 
 
 def episode(root: Node, sample: int) -> Iterator[tuple[Node, int]]:

@@ -110,12 +110,18 @@ def reward_spreads(module) -> torch.Tensor:
 
 
 def learning_share(module) -> float:
-    """Return the share of groups in which a response of an agent that learns has an advantage."""
+    """Return the share of groups in which a response of an agent that learns has an advantage.
+
+    The advantages of an agent that did not speak are of no response.
+    """
     learners = [i for i in range(module.team.size) if i not in module.algorithm.freeze]
     learning = []
     for group in module.groups():
-        values = torch.cat([node.advantages for node in group], 1)
-        learning.append(bool(values[learners].any()))
+        teaches = False
+        for node in group:
+            speakers = [agent for agent in learners if node.prompts[agent]]
+            teaches = teaches or bool(node.advantages[speakers].any())
+        learning.append(teaches)
     return float(np.mean(learning))
 
 
@@ -144,7 +150,10 @@ def is_scored(nodes: list) -> bool:
 
 
 def problem_returns(turns: list[list], rollout) -> list[float]:
-    """Return the normalised return, 0 to 1, of each problem.
+    """Return the normalised return of each problem.
+
+    With --joint cross this is a mean over joint responses, of which the aligned ones alone are
+    played on. So the return of a problem may exceed 1, although no episode's does.
 
     ValueError: episodes had all their turns, and the reward scored none.
     """
@@ -152,7 +161,20 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
         raise ValueError(
             f"the reward scored no turn of {len(turns)} (it returned {{}}): give more --turns"
         )
-    return [normalised(node.value, rollout) for node in turns[0]]
+    largest = largest_return(rollout.reward, rollout.episode.turns, rollout.episode.gamma)
+    for root in turns[0]:
+        normalised(best_episode(root, rollout.episode.gamma), rollout)  # its check
+    return [root.value / largest for root in turns[0]]
+
+
+def best_episode(node, gamma: float) -> float:
+    """Return the largest return of the episodes from a node on: its aligned joint responses."""
+    is_aligned = (node.joints == node.joints[:, :1]).all(1)
+    returns = node.team_rewards[is_aligned].tolist()  # (S,)
+    for sample, child in enumerate(node.children):
+        if child:
+            returns[sample] += gamma * best_episode(child, gamma)
+    return max(returns)
 
 
 def normalised(value: float, rollout) -> float:

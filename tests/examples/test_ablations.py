@@ -159,10 +159,13 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
     root = node(table, [[yes, yes, no], [yes, no, yes]], [child, None, None])
     module.back_up([[root], [child]], 1.0, 0.5)
     nan = math.nan
-    half = [[0.5 * (2 + 3) + 5, nan, nan], [0.5 * (2.5 + 4) + 5, nan, nan]]
-    torch.testing.assert_close(root.returns, torch.tensor(half, dtype=F64), equal_nan=True)
+    wanted = torch.tensor([[2.0 + 5, nan, nan], [2.5 + 5, nan, nan]], dtype=F64)
+    torch.testing.assert_close(root.returns, wanted, equal_nan=True)
     assert root.value == sum(map(sum, table)) / 9 + 5 / 3  # what is logged counts every one
     last = node(table, [[yes, yes, no], [yes, no, yes]])
+    module.back_up([[last]], 1.0, 1.0)
+    best = torch.tensor([[3.0, 60, nan], [4, nan, 60]], dtype=F64)
+    torch.testing.assert_close(last.returns, best, equal_nan=True)
     module.back_up([[last]], 1.0, 0.0)
     wanted = torch.tensor([[2.0, 32, nan], [2.5, nan, 31.5]], dtype=F64)
     torch.testing.assert_close(last.returns, wanted, equal_nan=True)
