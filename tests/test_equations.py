@@ -261,6 +261,7 @@ class Game(Task):
         self.script = iter(())
         self.silent = silent  # whether agent 1 does not speak at turn 1
         self.ends = ends  # whether agent 0's action 1 ends the episode
+        self.codec = self
         self.base_of = {0: self, 1: self}
 
     def end_at(self, text):
