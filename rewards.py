@@ -80,7 +80,7 @@ Scores = dict[str, float]  # the parts of a reward
 #
 # c is defined in the docstring of `code`.
 #
-# `code_paper` is the reward of arXiv 2508.04652. docs/results/code_reward.md says where the
+# `code_paper` is the reward of arXiv 2508.04652. docs/rewards.md says where the
 # released code differs.
 # --------------------------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
 #
 # Sigmoids make fluent and grounded smooth, so that a weak model has a slope to climb.
 #
-# docs/results/writing.md has the purpose of each part, its source, and the texts on which the
+# docs/rewards.md has the purpose of each part, its source, and the texts on which the
 # constants were chosen.
 # --------------------------------------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ def _sigmoid(value: float, middle: float, width: float) -> float:
 #    consistency 0.6   0.6 min(J, cap) / cap. J is the Jaccard index of the texts' content words.
 #
 # Content words are all words but the paper's 106 stop-words. The released code is that of the
-# authors' writing experiments since 31 Dec 2025. docs/results/writing.md lists how it differs.
+# authors' writing experiments since 31 Dec 2025. docs/rewards.md lists how it differs.
 #
 # These rewards never read the post or the abstract.
 # --------------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ class Args:
     lora_alpha: int = flag(32, "scale of the adapters, times --lora-rank", COUNT)
     checkpointing: bool = flag(
         False,
-        "gradient checkpointing: less memory for the update, which takes longer: docs/install.md "
+        "gradient checkpointing: less memory for the update, which takes longer: docs/start.md "
         "(by itself where memory is short, and on a GPU where a batch is large)",
     )
     max_prompt_tokens: int = flag(

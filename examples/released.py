@@ -2,7 +2,7 @@
 
     python train.py @recipes/tldr.args --reward examples/released.py:tldr_released
 
-docs/results/writing.md lists how the code differs from the paper.
+docs/rewards.md lists how the code differs from the paper.
 """
 
 import functools

@@ -11,7 +11,7 @@ from policies.model_names import located
 from training.flags import conflict, each
 from training.plugins import task_class
 
-JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
+JOINTS = 4  # --joint from three agents on (docs/results/coop.md)
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
 
 

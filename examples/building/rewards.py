@@ -48,7 +48,7 @@ def iou(built, correct):
 
 
 def measures(built, correct):
-    """Return the metrics of a world. docs/results/strbuild.md says what each name means."""
+    """Return the metrics of a world. examples/building/README.md says what each name means."""
     value = iou(built, correct)
     parts = {"metric/pass": float(value == 1), "metric/iou": value}
     owners = Counter(built.cells[cell][1] for cell in correct)

@@ -4,7 +4,7 @@
     python train.py @recipes/strbuild.args
 
 StrBuild and HouseBuild have the rules, the numbers and the roles of OpenMLRL/LLM_Collab_Minecraft
-in our words. docs/results/strbuild.md has the differences.
+in our words. examples/building/README.md has the differences.
 """
 
 import itertools
