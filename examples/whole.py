@@ -27,7 +27,7 @@ def unpacked(file: Path):
     loaded = AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, quantization_config=GgufConfig(dequantize=True)
     )
-    del loaded.config.quantization_config
+    vars(loaded.config).pop("quantization_config", None)  # it is unpacked by now
     model = AutoModelForCausalLM.from_config(loaded.config)  # transformers does not save `loaded`
     model.load_state_dict(loaded.state_dict())
     model.generation_config = loaded.generation_config
