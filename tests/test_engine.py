@@ -2,17 +2,13 @@
 runs. python -m pytest tests/test_engine.py
 
 The server here is a small one of this process, with the part of vLLM's API that is used; what it
-answers was compared with vLLM 0.32. A real one: python -m pytest -m engine, with the Python that
-has vLLM in MAGRPO_VLLM_PYTHON (docs/processes.md).
+answers was compared with vLLM 0.32.
 """
 
 import json
 import math
-import os
-import subprocess
 import time
 import types
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -313,48 +309,3 @@ def test_eval_asks_the_server_too(tiny, capsys, tmp_path):
     models = {body["model"].partition("-agent")[2][:1] for _, body in tiny.asked if "model" in body}
     assert models == {"0", "1", ""}  # "" is the base, which plays single
     assert tiny.url in capsys.readouterr().out
-
-
-# --- a real server --------------------------------------------------------------------------------
-
-
-@pytest.mark.engine
-def test_a_real_server(tmp_path):
-    url = "http://127.0.0.1:8199"
-    flags = "--host 127.0.0.1 --port 8199 --dtype float32 --enforce-eager --max-model-len 1024 "
-    flags += "--max-num-seqs 64 --max-num-batched-tokens 4096 --no-enable-chunked-prefill "
-    flags += "--enable-lora --max-loras 2 --max-lora-rank 16 --logprobs-mode processed_logprobs"
-    command = [os.environ["MAGRPO_VLLM_PYTHON"], "-m", "vllm.entrypoints.openai.api_server"]
-    command += ["--model", str(EMBEDDED), *flags.split()]
-    options = {
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    }
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(command, env=os.environ | options, stdout=log, stderr=log)
-    argv = f"{SMALL} --max-steps 4 --temperature 0.8 --top-p 0.95 --top-k 50"
-    argv += " --max-new-tokens 22"
-    runs = [tmp_path / "run", tmp_path / "again"]
-    try:
-        wait_for(process, f"{url}/v1/models")
-        for run in runs:
-            train_run(run, argv, "--engine", url)
-    finally:
-        process.terminate()
-        process.wait(60)
-    rows, again = (lines(run, "metrics.jsonl") for run in runs)
-    assert len(rows) == len(again) == 4
-    assert max(row["logp_difference/max"] for row in rows) < 1e-4  # each step has new adapters
-    for name in ("return", "completions/0/mean_length", "completions/1/mean_length"):
-        assert rows[0][name] == again[0][name]  # its seeds are the key's
-
-
-def wait_for(process, url: str):
-    for _ in range(300):
-        try:
-            urllib.request.urlopen(url, timeout=5)
-            return
-        except OSError:
-            assert process.poll() is None
-            time.sleep(1)

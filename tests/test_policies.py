@@ -235,20 +235,6 @@ def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monk
     assert_same_scores(scored(base, rows, frozen=rank > 0), expected)
 
 
-@pytest.mark.parametrize("sampling", [PLAIN, WARPED])
-def test_each_token_is_drawn_as_often_as_the_softmax_says(sampling):
-    """By numbers that lie evenly in [0, 1)."""
-    torch.manual_seed(0)
-    logits = torch.randn(VOCAB)
-    count = 10_000
-    numbers = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    tokens, logps, _ = choose(logits.expand(count, -1), numbers, sampling)
-    want = warp(logits, sampling).softmax(-1)
-    counts = tokens.bincount(minlength=VOCAB)
-    assert (counts - want * count).abs().max() <= 1.1
-    assert_close(logps, want.log()[tokens])
-
-
 @pytest.mark.parametrize("impossible", [-math.inf, torch.finfo(torch.float32).min])
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_the_entropy_leaves_out_what_a_model_rules_out(impossible, temperature):
