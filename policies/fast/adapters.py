@@ -67,28 +67,20 @@ class Adapters:
         return torch.add(output, delta, alpha=scale)
 
     def stacked(self, layer: LoraLayer, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
-        """Return the adapters of a layer, which `made` holds while no weight changes."""
-        if self.updating:
-            return stack(layer, self.names, dtype)
+        """Return the adapters of a layer: A (n, in, r), B (n, r, out) and s.
+
+        `made` holds them while no weight changes.
+        """
         key = (layer, self.names)
-        if key not in self.made:
-            self.made[key] = stack(layer, self.names, dtype)
-        return self.made[key]
-
-
-def stack(layer: LoraLayer, names: tuple, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
-    """Return the adapters of n agents: A (n, in, r), B (n, r, out) and s."""
-    downs = []
-    ups = []
-    for name in names:
-        downs.append(layer.lora_A[name].weight)  # (r, in)
-        ups.append(layer.lora_B[name].weight)  # (out, r)
-    down = torch.stack(downs)
-    up = torch.stack(ups)
-    down = down.transpose(1, 2)
-    up = up.transpose(1, 2)
-    scale = layer.scaling[names[0]]
-    return down.to(dtype), up.to(dtype), scale
+        if not self.updating and key in self.made:
+            return self.made[key]
+        down = torch.stack([layer.lora_A[name].weight for name in self.names])  # (n, r, in)
+        up = torch.stack([layer.lora_B[name].weight for name in self.names])  # (n, out, r)
+        scale = layer.scaling[self.names[0]]
+        stack = (down.transpose(1, 2).to(dtype), up.transpose(1, 2).to(dtype), scale)
+        if not self.updating:
+            self.made[key] = stack
+        return stack
 
 
 def _call(base: nn.Module, x: Tensor) -> Tensor:

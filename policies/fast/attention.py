@@ -93,23 +93,6 @@ class Grid:
         return rows.flatten(0, 1)
 
 
-class PromptCache:
-    """Hold the keys and values (P, h, W, D) that one layer makes of prompts."""
-
-    def attend(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        scaling: float,
-        mask: None,
-    ) -> Tensor:
-        """Return causal attention over the prompts, as `attend` does."""
-        self.keys = keys.contiguous()
-        self.values = values.contiguous()
-        return attend(query, keys, values, scaling, mask)
-
-
 class Clock:
     """Say on the device which token of the responses is decoded, for a step that a graph repeats.
 
@@ -125,7 +108,7 @@ class Clock:
 
 
 class RowCache:
-    """Hold keys and values of one layer while decoding.
+    """Hold keys and values of one layer while decoding: first a pass over prompts, then tokens.
 
     A prompt's keys are held once for all of its rows. A row's new keys go into a store with room
     for every token. (To grow it by concatenation copies the whole cache for every token, which
@@ -135,29 +118,32 @@ class RowCache:
     masked.
     """
 
-    def __init__(
+    def __init__(self, grid: Grid, rows: int, room: int, clock: Clock | None):
+        self.grid = grid
+        self.rows = rows
+        self.room = room
+        self.clock = clock
+        self.used = room if clock else 0  # places of the store that a token attends to
+
+    def attend_prompts(
         self,
-        prompts: PromptCache,
-        grid: Grid,
-        rows: int,
-        room: int,
-        clock: Clock | None,
-    ):
-        keys = prompts.keys
-        values = prompts.values
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        scaling: float,
+    ) -> Tensor:
+        """Return causal attention over prompts, as `attend` does. Hold their keys and values."""
+        mixed = attend(query, keys, values, scaling)
         if not keys.is_cuda:  # a CPU makes the products in single precision: cast only once
             keys = keys.float()
             values = values.float()
-        keys = keys.flatten(0, 1)
-        self.keys = keys.transpose(1, 2)  # (P h, D, W)
-        self.values = values.flatten(0, 1)  # (P h, W, D)
-        self.grid = grid
-        self.clock = clock
-        self.used = room if clock else 0  # places of the store that a token attends to
-        size = keys.shape[-1]
-        shape = (rows, grid.heads, room, size)  # (R, h, T, D)
+        keys = keys.contiguous()
+        self.keys = keys.flatten(0, 1).transpose(1, 2)  # (P h, D, W)
+        self.values = values.contiguous().flatten(0, 1)  # (P h, W, D)
+        shape = (self.rows, keys.shape[1], self.room, keys.shape[3])  # (R, h, T, D)
         self.row_keys = keys.new_zeros(shape)
         self.row_values = values.new_zeros(shape)
+        return mixed
 
     def store(self, keys: Tensor, values: Tensor) -> None:
         """Put a token's keys and values (R, h, 1, D) behind those before it."""
@@ -176,7 +162,6 @@ class RowCache:
         keys: Tensor,
         values: Tensor,
         scaling: float,
-        mask: None,
     ) -> Tensor:
         """Return attention over a row's prompt and its response so far, this token included.
 
@@ -243,7 +228,7 @@ def attend(
     key: Tensor,
     value: Tensor,
     scaling: float,
-    mask: TreeMask | None,
+    mask: TreeMask | None = None,
 ) -> Tensor:
     """Return attention (R, T, H, D) of query (R, H, T, D) over key and value (R, h, T, D).
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from policies.fast.adapters import Adapters
-from policies.fast.attention import Clock, Grid, PromptCache, RowCache
+from policies.fast.attention import Clock, Grid, RowCache
 from policies.fast.graphs import Graph
 
 
@@ -69,15 +69,14 @@ class FastRows:
         positions = places.minimum(last[:, None])
         names = fast.base.adapters_of(agents)
         adapters = Adapters(names, width, device, False, self.made)
-        prompt_caches = [PromptCache() for _ in fast.layers.layers]
-        hidden = fast.layers(ids.to(device), positions, adapters, prompt_caches)
         self.real = places < lengths[:, None]  # (P, W)
-        heads = prompt_caches[0].keys.shape[1]
+        _, heads = fast.layers.layers[0].heads
         self.grid = Grid(self.owners, self.real, heads)
         self.caches = []
-        for cache in prompt_caches:
-            row_cache = RowCache(cache, self.grid, len(self.owners), limit, self.clock)
-            self.caches.append(row_cache)
+        for _ in fast.layers.layers:
+            self.caches.append(RowCache(self.grid, len(self.owners), limit, self.clock))
+        attentions = [cache.attend_prompts for cache in self.caches]
+        hidden = fast.layers(ids.to(device), positions, adapters, attentions)
         numbers = torch.arange(len(prompts), device=device)
         ends = numbers * width + last  # in the flattened ids
         return fast.base.head(hidden[ends])
@@ -95,7 +94,8 @@ class FastRows:
         """Return the logits (R, V) after tokens (R, 1), which stand at this place (1,)."""
         if self.clock:
             self.clock.set(place)
-        hidden = self.fast.layers(tokens, positions, self.adapters, self.caches)
+        attentions = [cache.attend for cache in self.caches]
+        hidden = self.fast.layers(tokens, positions, self.adapters, attentions)
         return self.fast.base.head(hidden)
 
     def step(self, tokens: Tensor) -> None:

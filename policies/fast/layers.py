@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from policies.fast.adapters import Adapters
-from policies.fast.attention import TreeMask, attend
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are functions of the position
@@ -87,15 +86,13 @@ class Layers:
         tokens: Tensor,
         positions: Tensor,
         adapters: Adapters,
-        caches: list | None = None,
-        mask: TreeMask | None = None,
+        attentions: list[Callable],
         recomputing: bool = False,
     ) -> Tensor:
         """Return the last hidden states (N, hidden) of tokens (R, T).
 
-        With `caches`, one for each layer, the caches compute the attention (attention.py). The
-        `mask` says which tokens see which. Without it, a token sees all earlier ones. While
-        `recomputing`, each layer keeps its input alone, and runs again in the backward pass.
+        Each layer has its own of the `attentions` (attention.py). While `recomputing`, each layer
+        keeps its input alone, and runs again in the backward pass.
         """
         shape = tokens.shape
         rotation = self.rotations(positions)
@@ -106,11 +103,8 @@ class Layers:
             # Without dropout, running again needs no random numbers.
             options = {"use_reentrant": False, "preserve_rng_state": False}
             run = functools.partial(checkpoint, self.run, **options)
-        for index, layer in enumerate(self.layers):
-            attention = attend
-            if caches:
-                attention = caches[index].attend
-            x = run(layer, x, shape, rotation, adapters, attention, mask)
+        for layer, attention in zip(self.layers, attentions, strict=True):
+            x = run(layer, x, shape, rotation, adapters, attention)
         return self.norm(x)
 
     def run(
@@ -121,7 +115,6 @@ class Layers:
         rotation: tuple[Tensor, Tensor],
         adapters: Adapters,
         attention: Callable,
-        mask: TreeMask | None,
     ) -> Tensor:
         """Return what a layer makes of x (N, hidden)."""
         linear = adapters.linear
@@ -138,7 +131,7 @@ class Layers:
         heads = heads.transpose(1, 2)  # (R, heads, T, D)
         query, key = heads.split_with_sizes(layer.heads, 1)
         value = value.transpose(1, 2)
-        mixed = attention(query, key, value, layer.scaling, mask)
+        mixed = attention(query, key, value, layer.scaling)
         mixed = mixed.view(len(x), -1)
         x = x + linear(layer.output, mixed)
         normed = layer.post_norm(x)

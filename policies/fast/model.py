@@ -3,6 +3,7 @@
 Shapes: B trees of L tokens, N tokens of responses, D hidden units, V vocabulary.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from policies.fast.adapters import Adapters
-from policies.fast.attention import TreeMask
+from policies.fast.attention import TreeMask, attend
 from policies.fast.decoding import FastRows
 from policies.fast.layers import Layers
 from policies.logprobs import Layout
@@ -40,13 +41,9 @@ class Fast:
         """Return log-probabilities (N,), as logprobs.token_logps does."""
         size = layout.ids.shape[1]
         adapters = Adapters(base.row_adapters, size, base.device, updating=True)
-        hidden = self.layers(
-            layout.ids,
-            layout.positions,
-            adapters,
-            mask=TreeMask(layout.seen, self.sharing, base.net.dtype),
-            recomputing=base.recomputing,
-        )
+        mask = TreeMask(layout.seen, self.sharing, base.net.dtype)
+        attentions = [functools.partial(attend, mask=mask)] * len(self.layers.layers)
+        hidden = self.layers(layout.ids, layout.positions, adapters, attentions, base.recomputing)
         hidden = hidden[layout.predicted]
         logits = CPU_LOGITS if base.device.type == "cpu" else GPU_LOGITS
         count = max(logits // len(base.head.weight), LEAST)
