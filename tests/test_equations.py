@@ -282,7 +282,7 @@ class Game(Task):
     def advance(self, item, responses):
         return None if self.ends and responses[0] == "21" else item
 
-    def sample(self, prompts, uniforms, sampling):
+    def sample(self, prompts, uniforms, sampling, begun):
         answers = []
         for agent, prompt in prompts:
             responses = []
