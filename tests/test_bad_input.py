@@ -174,8 +174,6 @@ reward.maximum = 1.0
 PLUGINS = [  # what is replaced, by what, what is named
     ('reward = "FILE:reward"', "", "names no reward of its own"),
     ("FILE:reward", "policies.reward", "policies has no reward reward"),
-    ("agents=2): pass", "agents=2): raise ValueError('too few')", "mine.py:Task': too few"),
-    ('[{"task_id": split}]', "{}", "Task.items has to return a list of dicts"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     (
         ": return",
@@ -211,7 +209,8 @@ def test_an_error_in_a_users_file_is_pythons_traceback(
     old, new, named, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(TASK.replace(old, new).replace("FILE", "mine.py"))
+    text = TASK.replace(old, new).replace("FILE", "mine.py")
+    Path("mine.py").write_text(text, encoding="utf-8")
     with pytest.raises(SystemExit) as stopped:
         train.main(["--task", "mine.py:Task", "--dry-run"])
     assert stopped.value.code == 1
@@ -326,7 +325,7 @@ def test_dev_evaluations_in_the_metrics_are_no_steps(run):
 
 EVAL = {
     "--run nowhere": "there is no run (no nowhere/args.json)",
-    "--run run --run run2": "run and run2 are one group with one seed",
+    "--run run --run run2": "--run is given twice",
     "--run run --method trainde": "--method trainde (did you mean trained?)",
     "--method trained": "what applies here is naive",
     "--json no/x": "argument --json: no/x: no file can be written there",
