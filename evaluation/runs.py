@@ -28,7 +28,7 @@ METRICS = ["before/return", "after/return", "after/greedy/return"]
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 CAPTION = """\
 Means ± standard errors over seeds (number of seeds), and differences to the first group \
-[95% interval, Student's t] (number of pairs of runs with one seed)"""
+[.95 interval of Student's t] (number of pairs of runs with one seed)"""
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -141,9 +141,9 @@ def notes(rows: pandas.DataFrame, columns: list[str]) -> list[str]:
     lines = []
     for column in varying(rows, ["commit", *traits(rows)]):
         if column not in columns:
-            values = rows.groupby("group", sort=False)[column].unique()
-            texts = [f"{' or '.join(map(str, each))} ({name})" for name, each in values.items()]
-            lines.append(f"{column}: {'; '.join(texts)}")
+            pairs = rows[[column, "group"]].drop_duplicates().itertuples(index=False)
+            texts = [f"{value} ({name})" for value, name in pairs]
+            lines.append(f"{column}: {', '.join(texts)}")
     return lines
 
 
@@ -169,13 +169,14 @@ def compare(
     known |= {f"after/{name}" for steps in rows["steps"] for name in steps}
     check("--metric", metrics, known)
     metrics = metrics or METRICS
-    values = rows.set_index(["group", "seed"]).reindex(columns=metrics)
-    table = estimates(pandas.concat({"mean": values, "difference": differences(rows, values)}))
+    values = rows.set_index(["group", "seed"]).reindex(columns=pandas.Index(metrics, name="metric"))
+    kinds = {"mean": values, "difference": differences(rows, values)}
+    table = estimates(pandas.concat(kinds, names=["kind"]))
     cells = table.apply(cell, axis=1).unstack(sort=False)
     if csv:
         table.to_csv(csv)
     if latex:
-        cells.to_latex(latex, escape=True, caption=CAPTION.replace("%", r"\%"))
+        cells.to_latex(latex, escape=True, caption=CAPTION)
     if out:
         draw(rows, metrics, out)
     return "\n\n".join([CAPTION, cells.to_string(), *lines, *notes(rows, columns)])
@@ -202,8 +203,8 @@ def estimates(values: pandas.DataFrame) -> pandas.DataFrame:
 
     One value has no error, and equal values have no interval: they do not show their spread.
     """
-    values = values.rename_axis(["kind", "group", "seed"]).rename_axis(columns="metric").stack()
-    table = values.groupby(["kind", "group", "metric"], sort=False).agg(["count", "mean", "sem"])
+    drawn = values.stack().groupby(["kind", "group", "metric"], sort=False)
+    table = drawn.agg(["count", "mean", "sem"])
     half = table["sem"].where(table["sem"] > 1e-9) * table["count"].map(t95)
     return table.assign(low=table["mean"] - half, high=table["mean"] + half)
 
@@ -236,12 +237,12 @@ def draw(rows: pandas.DataFrame, metrics: list[str], file: str) -> None:
     from matplotlib.figure import Figure
 
     steps = pandas.concat(rows.set_index(["group", "run"])["steps"].to_dict())
-    metrics = [name for name in metrics if name.removeprefix("after/") in steps]
+    metrics = [name.removeprefix("after/") for name in metrics]
+    metrics = [name for name in metrics if name in steps]
     if not metrics:
         raise ValueError("--out: no --metric is measured at every step, as return is")
     figure = Figure((8, 4 * len(metrics)), layout="constrained")
-    for number, name in enumerate(metrics, 1):
-        metric = name.removeprefix("after/")
+    for number, metric in enumerate(metrics, 1):
         label = f"{metric}: mean ± standard error over seeds"
         axes = figure.add_subplot(len(metrics), 1, number, xlabel="step", ylabel=label)
         for group, values in steps[metric].groupby(level=0, sort=False):
