@@ -17,7 +17,7 @@ from policies.loading import load_base
 from policies.logprobs import Row, gaps, score
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
-from policies.shared_model import SharedModel
+from policies.shared_model import NOISE_16, SharedModel
 
 
 class Team(nn.Module):
@@ -110,7 +110,8 @@ class Team(nn.Module):
             own = gaps([row for row in rows if row.agent in base.agents])
             shares = processes.gather(own)  # so that all processes decide the same
             gap = float(torch.cat(shares).abs().mean())
-            if self.engine or not gap > base.noise:
+            mixed = torch.is_autocast_enabled(base.device.type)
+            if self.engine or not gap > (NOISE_16 if mixed else base.noise):
                 continue
             fault = f"{type(base.net).__name__} samples with log-probabilities that are {gap:.2g} "
             fault += "nats off those of the update"
