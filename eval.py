@@ -48,9 +48,9 @@ from tasks import Task
 from train import COUNT, SIZE
 from training import run_folder
 from training.defaults import resolve_bits
-from training.flags import Parser, conflict, each, meant, part_of
+from training.flags import Parser, conflict, each, part_of
 from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
-from training.terminal import counted, drop_output, fail, printable, quiet, quit_on_signals
+from training.terminal import drop_output, fail, printable, quiet, quit_on_signals
 
 # The flags of train.py that replace a run's where they are given.
 REPLACE = (
@@ -205,8 +205,7 @@ def problems(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) 
 
 def evaluate(args: argparse.Namespace) -> tuple[dict, Task, list[dict]]:
     """Play every method of every run. Return the content of --json, the task and the records."""
-    runs = find_runs(args)
-    flags_of = {run: run_flags(args, run) for run in runs}
+    flags_of = {run: run_flags(args, run) for run in args.runs}
     check_alike(args, flags_of)
     task, items = problems(args, flags_of)
     reward = find_reward(task)
@@ -219,23 +218,21 @@ def evaluate(args: argparse.Namespace) -> tuple[dict, Task, list[dict]]:
         if args.greedy:
             flags.temperature = 0.0
         methods_of[run] = players.methods(flags, run is not None, items)
-    known = dict.fromkeys(itertools.chain(*methods_of.values()))
+    known = list(dict.fromkeys(itertools.chain(*methods_of.values())))
     chosen = args.method or known
     for name in chosen:
         if name not in known:
-            hint = meant(name, known)
-            raise ValueError(f"--method {name}{hint}: what applies here is {', '.join(known)}")
+            raise ValueError(f"--method {name}: what applies here is {', '.join(known)}")
     records: list[dict] = []
     speeds: dict[str, dict] = {}
     for run, methods in methods_of.items():
         methods = {name: method for name, method in methods.items() if name in chosen}
-        prefix = f"{run}/" if len(runs) > 1 else ""
-        for played, speed in play_run(args, run, flags_of[run], methods, items, prefix):
+        for played, speed in play_run(args, run, flags_of[run], methods, items):
             records += played
             speeds[played[0]["method"]] = speed
             if args.samples:  # what is played is not lost, whatever comes
                 run_folder.write_lines(args.samples, records)
-    first = flags_of[runs[0]]
+    first = flags_of[args.runs[0]]
     settings = {name: getattr(first, name) for name in ALIKE}
     settings |= {name: getattr(args, name) for name in ("split", "num_samples", "greedy", "seed")}
     settings["reward"] = task.reward
@@ -245,13 +242,17 @@ def evaluate(args: argparse.Namespace) -> tuple[dict, Task, list[dict]]:
     return {"settings": settings, "methods": table}, task, records
 
 
+def prefix(args: argparse.Namespace, run: Path | None) -> str:
+    """Return what tells the methods of a run from those of other runs in a table."""
+    return f"{run}/" if len(args.runs) > 1 else ""
+
+
 def play_run(
     args: argparse.Namespace,
     run: Path | None,
     flags: train.Args,
     methods: dict,
     items: list[dict],
-    prefix: str,
 ) -> Iterator[tuple[list[dict], dict]]:
     """Yield the records of each method of a run, and its speed."""
     from evaluation.players import Method, Player, alone
@@ -260,7 +261,7 @@ def play_run(
     scorer = player.scorer
     check_prompts(player.rollout(Method()), items)
     for name, method in methods.items():
-        label = prefix + name
+        label = prefix(args, run) + name
         try:
             if method.alone:
                 player = None  # frees its memory
@@ -288,13 +289,11 @@ def table(args: argparse.Namespace) -> None:
     content, task, _ = evaluate(args)
     settings = content["settings"]
     methods = content["methods"]
-    runs = find_runs(args)
-    for run in filter(None, runs):
-        prefix = f"{run}/" if len(runs) > 1 else ""
+    for run in filter(None, args.runs):
         own = {}
         for name, row in methods.items():
-            if name.startswith(prefix):
-                own[name.removeprefix(prefix)] = row
+            if name.startswith(prefix(args, run)):
+                own[name.removeprefix(prefix(args, run))] = row
         run_folder.write_json(run / "eval.json", {"settings": settings, "methods": own})
     if args.json:
         run_folder.write_json(args.json, content)
@@ -303,14 +302,8 @@ def table(args: argparse.Namespace) -> None:
 
         rows = [{"method": name} | row for name, row in methods.items()]
         pandas.json_normalize(rows, sep="/").to_csv(args.csv, index=False)
-    sampled = "greedy" if args.greedy else counted(args.num_samples, "sample")
-    print(
-        f"{settings['task']}: {counted(settings['problems'], f'{args.split} problem')}, {sampled} "
-        f"at temperature {settings['temperature']:g}, top-p {settings['top_p']:g}, "
-        f"turns {settings['turns']}, seed {args.seed}\n"
-        f"return: share of the largest with reward {settings['reward']}, {settings['maximum']:g}; "
-        "± standard error over problems\n"
-    )
+    print(", ".join(f"{name} {value}" for name, value in settings.items()))
+    print("return: share of the maximum; ±: standard error over problems\n")
     print(printable(report.render(methods, task.measures)))
 
 
@@ -322,7 +315,7 @@ def show(args: argparse.Namespace) -> None:
 
 def ask(args: argparse.Namespace) -> None:
     """Print the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
-    [run] = find_runs(args)
+    [run] = args.runs
     flags = run_flags(args, run)
     flags.temperature = args.temperature or 0.0  # greedy
     task = make_task(part_of(flags, TaskOptions))
@@ -395,6 +388,7 @@ def main(argv: list[str]) -> None:
         args = parse(argv)
         if args.command in ("table", "ask", "show"):
             os.environ[DEVICE] = args.device or ""
+            args.runs = find_runs(args)
         COMMANDS[args.command](args)
         sys.stdout.flush()  # a reader that has gone shows here, and not at the exit
     except BrokenPipeError:  # every file was written before the output

@@ -326,7 +326,7 @@ def test_dev_evaluations_in_the_metrics_are_no_steps(run):
 EVAL = {
     "--run nowhere": "there is no run (no nowhere/args.json)",
     "--run run --run run2": "--run is given twice",
-    "--run run --method trainde": "--method trainde (did you mean trained?)",
+    "--run run --method trainde": "--method trainde: what applies here is trained, naive",
     "--method trained": "what applies here is naive",
     "--json no/x": "argument --json: no/x: no file can be written there",
     "compare run --metric metric/pas": "metric/pas: no run has it (did you mean after/metric",
@@ -334,7 +334,6 @@ EVAL = {
     "compare run run2": "run2 has the seed of another run of its group",
     "--greedy --num-samples 2": "argument --num-samples: not allowed with argument --greedy",
     "list --limit 3": "unrecognized arguments: --limit",
-    "--run run --method trained --single-model tiny": "--single-model is of method single",
     "--run run --task none.py:Task": "Task.items('test') has no problem to play",
     "doctor nowhere": "there is no run (no nowhere/args.json)",
     "ask { --task mine.py:Task": "ask: not one JSON object (Expecting property name",
