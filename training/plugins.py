@@ -96,7 +96,10 @@ def make_task(options: TaskOptions) -> Task:
     arguments: dict = {"num_agents": options.num_agents}
     if options.data:
         if not cls.takes_data:
-            raise ValueError(f"{name} makes its own problems: it takes no --data")
+            raise ValueError(
+                f"{name} makes its own problems: it takes no --data (a class that reads a file "
+                "has takes_data = True)"
+            )
         arguments["data"] = options.data
     if options.feedback:
         if options.feedback not in cls.modes:
