@@ -98,6 +98,7 @@ class Part:
     returns: bool = False  # it is defined and returns a value, as far as its text shows
     reads: frozenset[str] = frozenset()  # names of the module that it needs
     shareable: bool = False  # its program may share a process with others: see _shareable
+    looks_inside: bool = False  # it looks at functions or frames, and may know a stand-in
     kept: frozenset[int] = frozenset()  # indices of the response's statements that it needs
 
     @property
@@ -142,6 +143,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         tuple(statement.source for statement in running.values()),
         reads=frozenset(reads),
         shareable=all(_shareable(statement.node) for statement in running.values()),
+        looks_inside=any(_looks_inside(statement.node) for statement in running.values()),
         kept=frozenset(kept),
     )
     node = definition.node
@@ -379,6 +381,26 @@ def _reads(table: symtable.SymbolTable) -> frozenset[str]:
         if symbol.is_referenced() if in_module else symbol.is_global():
             names.add(symbol.get_name())
     return frozenset(names.union(*map(_reads, table.get_children())))
+
+
+_INSIDE = """__code__ __doc__ __closure__ __defaults__ __globals__ __name__ __qualname__ _getframe
+_current_frames gc gi_frame f_back f_code inspect tb_frame traceback"""
+_INSIDE_NAMES = set(_INSIDE.split())
+
+
+def _looks_inside(statement: ast.stmt) -> bool:
+    """Return whether a statement looks at functions or frames, rather than calling functions."""
+    for node in ast.walk(statement):
+        match node:
+            case (
+                ast.Attribute(attr=name)
+                | ast.alias(name=name)
+                | ast.Constant(value=str(name))
+                | ast.ImportFrom(module=str(name))
+            ):
+                if name in _INSIDE_NAMES:
+                    return True
+    return False
 
 
 # A shareable part may import these names and use these attributes: pure functions, and methods of

@@ -11,10 +11,11 @@ constant. It must not do real work: with a stand-in that sorts, no helper that s
 anything.
 """
 
+import ast
 import atexit
 import functools
 
-from programs.extraction import Part, extract, part_names
+from programs.extraction import Part, extract, names_in, part_names, syntax_tree
 from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
@@ -36,17 +37,17 @@ HELPER_STAND_INS = (
     "''",
     "[]",
 )
-# Results that main could return. `args` is the list of its arguments, and `helper` a helper.
+# Results that main could return. `value` is what a helper returns for main's arguments, and perhaps
+# for the literals that main passes to it.
 MAIN_STAND_INS = (
-    "helper(*args)",
-    "helper(*args, 0)",
-    "helper(*args)[0]",
-    "helper(*args)[-1]",
-    "helper(*args)[::-1]",
-    "helper(*args)()",
-    "int(helper(*args))",
-    "list(helper(*args).values())[-1]",
-    "list(vars(helper(*args)).values())[-1]",
+    "value",
+    "value[0]",
+    "value[-1]",
+    "value[::-1]",
+    "value()",
+    "int(value)",
+    "list(value.values())[-1]",
+    "list(vars(value).values())[-1]",
 )
 HELPER = """
 def {name}(*args, **kwargs):
@@ -57,7 +58,7 @@ def {name}(*args, **kwargs):
 MAIN = """
 def {name}(*args, **kwargs):
     args = [*args, *kwargs.values()]
-    helper = {helper}
+    value = {call}
     return {expression}
 """
 
@@ -151,9 +152,32 @@ def contributions(item: dict, responses: list[str], team: Team, p: float) -> dic
     if any(adds.values()):
         stand_ins = _versions(main, team, responses)
         for helper in used:
-            stand_ins += main_stand_ins(main, helper)
+            stand_ins += main_stand_ins(main, helper, f"{helper}(*args)")
+            stand_ins += main_stand_ins(main, helper, f"{helper}(*args, 0)")[:1]
+            for call in literal_calls(team[main], helper):
+                stand_ins += main_stand_ins(main, helper, call)
         adds[main] = _added(main, item, team, stand_ins, p)
+    for name, part in team.items():
+        if part.looks_inside:  # it may know a stand-in, and fail with it on purpose
+            adds[name] = 0.0
     return adds
+
+
+def literal_calls(main: Part, helper: str) -> list[str]:
+    """Return main's calls of a helper with literals, such as a password. *args is the rest."""
+    calls = []
+    for node in ast.walk(syntax_tree(main.source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == helper:
+            arguments = []
+            for argument in [*node.args, *node.keywords]:
+                if not names_in(argument):
+                    arguments.append(ast.unparse(argument))
+                elif "*args" not in arguments and isinstance(argument, ast.expr):
+                    arguments.append("*args")
+            call = f"{helper}({', '.join(arguments)})"
+            if call not in calls and arguments != ["*args"]:
+                calls.append(call)
+    return calls
 
 
 def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -> float:
@@ -182,10 +206,10 @@ def helper_stand_ins(name: str) -> list[Part]:
     ]
 
 
-def main_stand_ins(name: str, helper: str) -> list[Part]:
+def main_stand_ins(name: str, helper: str, call: str) -> list[Part]:
     return [
         Part(
-            (MAIN.format(name=name, helper=helper, expression=expression),),
+            (MAIN.format(name=name, call=call, expression=expression),),
             reads=frozenset([helper]),
             shareable=True,
         )

@@ -214,7 +214,7 @@ def test_the_slope_against_stand_ins_run_by_hand(name):
     helper, main_function = SLOPE[name]
     p = passed_by(helper, main_function)
     q_helper = max(passed_by(part.source, main_function) for part in teams.helper_stand_ins("aux"))
-    mains = teams.main_stand_ins("solve", "aux")
+    mains = teams.main_stand_ins("solve", "aux", "aux(*args)")
     q_main = max(passed_by(helper, part.source) for part in mains)
     c = max(0, min((p - q_helper) / (1 - q_helper), (p - q_main) / (1 - q_main)))
     scores = rewards.code(SQUARES, [helper, main_function])
