@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from programs.extraction import part_names
-from programs.items import code_item, read_items, signature
+from programs.items import code_item, passable, read_items, signature
 from programs.rows import fifths, file_rows, hub_rows
 from programs.texts import (
     ARXIV_LENGTHS,
@@ -265,9 +265,9 @@ class HumanEval(CodeTask):
 
     def items(self, split: str) -> list[dict]:
         if len(self.problems) != self.rows:
-            return fifths(self.problems, split)
+            return passable(fifths(self.problems, split), split)
         first, end = self.ranges[split]
-        return self.problems[first:end]
+        return passable(self.problems[first:end], split)
 
     def observe(self, agent: int, item: dict, history: History) -> str:
         """Return the problem and the agent's role, then its own responses with their feedback."""

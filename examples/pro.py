@@ -22,6 +22,7 @@ from programs.items import (
     check_texts,
     functions,
     parsed,
+    passable,
     read_items,
     split_tests,
     stub,
@@ -92,7 +93,7 @@ class HumanEvalPro(MBPPPro):
     def items(self, split: str) -> list[dict]:
         if split != "test":
             raise ValueError("task HumanEvalPro has test problems only: train on MBPPPro")
-        return self.problems
+        return passable(self.problems, split)
 
 
 def pro_item(row: dict) -> dict:

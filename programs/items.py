@@ -7,11 +7,12 @@ prompt's imports and helper functions become the item's setup. All decisions res
 import ast
 import copy
 import re
+import sys
 from collections.abc import Callable
 
-from programs.extraction import REFUSED, extract, modules_in, names_in, syntax_tree
+from programs.extraction import REFUSED, modules_in, names_in, syntax_tree
 from programs.rows import file_rows, hub_rows
-from programs.teams import can_import
+from programs.teams import box, can_import, program, team_parts
 
 
 def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) -> list[dict]:
@@ -69,20 +70,44 @@ def code_item(row: dict) -> dict:
     return item
 
 
+def passable(items: list[dict], split: str) -> list[dict]:
+    """Return a split's items. Say which of them their own solution does not pass.
+
+    Such a row would teach nothing, so "train" leaves it out. Its tests may ask for what does not
+    reach them: a list sorted in place, a function, the program's own exception, what it prints.
+    """
+    solved = [item for item in items if "solution" in item]
+    programs = []
+    for item in solved:
+        programs.append(program(item, team_parts(item, [item["solution"]])))
+    failing = []
+    for item, verdict in zip(solved, box.run(programs), strict=True):
+        if not all(verdict.passed):
+            failing.append(item["task_id"])
+    if failing:
+        left_out = ", and are left out" if split == "train" else ""
+        print(
+            f"{len(failing)} of {len(items)} {split} problems cannot be passed by their own "
+            f"solution{left_out}: {', '.join(failing)}",
+            file=sys.stderr,
+        )
+    if split != "train":
+        return items
+    return [item for item in items if item["task_id"] not in failing]
+
+
 def check_imports(item: dict) -> None:
-    """Raise ValueError for an import of the tests or the solution that the sandbox does not have.
+    """Raise ValueError for an import of the tests that the sandbox does not have.
 
     All programs would fail such tests.
     """
-    solution = extract(item.get("solution", ""), item["entry_point"], frozenset())
-    texts = {"tests": "\n".join([item["setup"], *item["tests"]]), "solution": solution.source}
-    for source, text in texts.items():
-        for module in sorted(modules_in(syntax_tree(text))):
-            if not can_import(module):
-                raise ValueError(
-                    f"its {source} import {module}, which the sandbox does not have and cannot be "
-                    "given (docs/sandbox.md): write it without, or leave out the row"
-                )
+    source = "\n".join([item["setup"], *item["tests"]])
+    for module in sorted(modules_in(syntax_tree(source))):
+        if not can_import(module):
+            raise ValueError(
+                f"its tests import {module}, which the sandbox does not have and cannot be given "
+                "(docs/sandbox.md): write it without, or leave out the row"
+            )
 
 
 def with_body(statement: str) -> str:

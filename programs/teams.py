@@ -105,15 +105,21 @@ def verdict(item: dict, responses: list[str]) -> Verdict:
 
 
 def run(item: dict, team: Team, may_fail: int | None = None) -> Verdict:
-    """Return the verdict of the team's program. `Program` explains `may_fail`.
+    """Return the verdict of the team's program. `Program` explains `may_fail`."""
+    [verdict] = box.run([program(item, team, may_fail)])
+    return verdict
 
-    The program leaves out helpers that main does not use. So it is the same program for all
+
+def program(item: dict, team: Team, may_fail: int | None = None) -> Program:
+    """Return the team's program.
+
+    It leaves out helpers that main does not use. So it is the same for all
     partners, and the sandbox runs it once.
     """
     *_, main = team
     parts = [team[name] for name in [*used_helpers(team), main]]
     statements = [statement for part in parts for statement in part.statements]
-    program = Program(
+    return Program(
         code="",
         tests=item["tests"],
         entry_point=main,
@@ -122,8 +128,6 @@ def run(item: dict, team: Team, may_fail: int | None = None) -> Verdict:
         statements=tuple(statements),
         may_fail=may_fail,
     )
-    [verdict] = box.run([program])
-    return verdict
 
 
 def share_passed(verdict: Verdict) -> float:

@@ -174,7 +174,6 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
     ("field", "begin", "assertion", "told"),
     [
         ("test", "import numpy\n", "assert numpy.allclose(2, 2) and", "its tests import numpy, "),
-        ("canonical_solution", "    import asyncio\n", "", "its solution import asyncio, "),
         ("test", "import numpy, os.path\n", "assert", None),  # no test needs it
     ],
 )
@@ -187,6 +186,29 @@ def test_a_row_whose_imports_the_sandbox_lacks_is_refused(tmp_path, field, begin
             task.items("test")
     else:
         assert len(task.problems) == 2
+
+
+UNPASSABLE = {  # rows whose solutions are right, and whose tests nothing can pass
+    "in place": ("    xs.sort()\n", "xs = [2, 1]\n    candidate(xs)\n    assert xs == [1, 2]"),
+    "a function": ("    return len\n", "assert candidate([]) == len"),
+    "stdout": ("    print(1)\n", "assert candidate([]) == '1'"),
+    "a package": ("    import asyncio\n    return 1\n", "assert candidate([]) == 1"),
+}
+
+
+def test_rows_that_nothing_can_pass_are_named_and_not_trained_on(tmp_path, capsys):
+    rows = many(10)
+    for row, (solution, test) in zip(rows, UNPASSABLE.values(), strict=False):
+        row |= {"canonical_solution": solution, "entry_point": "f"}
+        row |= {"prompt": "def f(xs):\n", "test": f"def check(candidate):\n    {test}"}
+    rows[-1] = rows[0] | {"task_id": "own/9"}
+    task = HumanEval(str(write(tmp_path / "a.jsonl", rows)))
+    assert [item["task_id"] for item in task.items("train")] == ["own/4", "own/5"]
+    said = "4 of 6 train problems cannot be passed by their own solution, and are left out: own/0, "
+    assert said in capsys.readouterr().err
+    assert len(task.items("test")) == 2
+    said = "1 of 2 test problems cannot be passed by their own solution: own/9"
+    assert said in capsys.readouterr().err
 
 
 def test_an_mbpp_row_becomes_an_item_with_its_signature():
