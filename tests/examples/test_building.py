@@ -7,7 +7,7 @@ the same teams.
 import time
 
 import pytest
-from helpers import SMALL, read_json, total, train_run
+from helpers import total
 
 from examples.building import houses, letters, rewards
 from examples.building.tasks import HouseBuild, StrBuild
@@ -60,12 +60,12 @@ def in_turn(item) -> list[str]:
     return ["/kill\n" + texts[0], texts[1]]
 
 
-def layers(item, *agents) -> list[str]:
-    """Each agent builds the layers of its range, and the first one kills."""
-    texts = []
-    for numbers in agents:
-        texts.append(fill(part for part in houses.rectangles(item) if part[0][1] in numbers))
-    return ["/kill\n" + texts[0], texts[1]]
+def in_layers(item) -> list[str]:
+    """The first agent kills and builds three layers, the second the others."""
+    low, high = [], []
+    for part in houses.rectangles(item):
+        (low if part[0][1] < 3 else high).append(part)
+    return ["/kill\n" + fill(low), fill(high)]
 
 
 @pytest.mark.parametrize(
@@ -123,33 +123,19 @@ def test_the_splits_share_nothing_and_are_the_same_every_time(kind, field, sizes
     assert len({item["task_id"] for split in items for item in split}) == 1200
 
 
+def doubled(item) -> list[str]:
+    """Both agents build the whole string."""
+    return [checkered(goal(item), OAK, STONE), checkered(goal(item), WHITE, BLACK)]
+
+
 @pytest.mark.parametrize(
     ("name", "items", "team", "strict", "paper"),  # the least and the largest of the ten
     [
         ("strbuild", STRINGS, lambda item: ["", ""], "0.00 0.00", "-0.50 -0.50"),
-        (
-            "strbuild",
-            STRINGS,
-            lambda item: [checkered(goal(item), OAK, STONE), checkered(goal(item), WHITE, BLACK)],
-            "0.00 0.00",
-            "1.75 1.75",
-        ),
+        ("strbuild", STRINGS, doubled, "0.00 0.00", "1.75 1.75"),
         ("strbuild", STRINGS, halves, "1.00 1.00", "2.00 2.00"),
         ("housebuild", HOUSES, lambda item: ["/kill", ""], "0.00 0.00", "0.29 0.50"),
-        (
-            "housebuild",
-            HOUSES,
-            lambda item: layers(item, range(7), range(7)),
-            "0.00 0.00",
-            "0.76 0.86",
-        ),
-        (
-            "housebuild",
-            HOUSES,
-            lambda item: layers(item, range(3), range(3, 7)),
-            "0.71 0.84",
-            "0.82 0.92",
-        ),
+        ("housebuild", HOUSES, in_layers, "0.71 0.84", "0.82 0.92"),
         ("housebuild", HOUSES, in_turn, "1.00 1.00", "1.00 1.00"),
     ],
 )
@@ -188,45 +174,19 @@ def test_spiders_and_needless_kills_cost_a_tenth(spiders, kills, value):
     assert total(rewards.housebuild(house, texts)) == pytest.approx(value, **EXACT)
 
 
-@pytest.mark.parametrize(
-    ("reward", "items", "team"),
-    [(rewards.strbuild, STRINGS, halves), (rewards.housebuild, HOUSES, in_turn)],
-)
-def test_the_whole_box_and_more_commands_than_are_read_earn_nothing(reward, items, team):
-    whole = "\n".join(f"/fill 0 0 0 5 6 6 {block}" for block in houses.INVENTORY.values())
-    idle = "/setblock 0 0 0 air\n/fill 0 0 0 0 0 0 air\n" * 300
-    for item in items:
-        assert total(reward(item, [idle + text for text in team(item)])) == 0
-        assert total(reward(item, [whole, whole])) == 0
+def test_more_commands_than_are_read_earn_nothing():
+    idle = "/setblock 0 0 0 air\n" * 300
+    assert total(rewards.strbuild(STRINGS[0], [idle + text for text in halves(STRINGS[0])])) == 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "item", "mine", "theirs"),
-    [
-        (StrBuild, STRINGS[8], "/setblock 0 0 0 oak_planks", "/setblock 1 0 0 obsidian"),
-        (
-            HouseBuild,
-            HOUSES[0],
-            "/fill 0 0 1 5 0 5 white_concrete",
-            "/fill 0 4 0 5 4 0 stone_stairs",
-        ),
-    ],
-)
-def test_later_turns_show_the_own_commands_and_never_the_partners(kind, item, mine, theirs):
-    task = kind(feedback=kind.modes[0])
+def test_later_turns_show_the_own_commands_and_never_the_partners():
+    task = StrBuild(feedback="position_feedback")
+    mine, theirs = "/setblock 0 0 0 oak_planks", "/setblock 1 0 0 obsidian"
     response = f"Here:\n{mine}\nnonsense"
-    told = task.feedback(item, [response, theirs])
-    text = task.observe(0, item, [(response, told[0])])
-    assert text.startswith(task.observe(0, item, []).removesuffix("\nCommands:\n"))
+    told = task.feedback(STRINGS[8], [response, theirs])
+    text = task.observe(0, STRINGS[8], [(response, told[0])])
+    assert text.startswith(task.observe(0, STRINGS[8], []).removesuffix("\nCommands:\n"))
     assert "Turn 2. " in text
     assert mine in text
     assert "nonsense" not in text
     assert theirs not in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["StrBuild", "HouseBuild"])
-def test_a_step_of_a_team(tmp_path, name):
-    task = f"--max-prompt-tokens 4096 --task examples.building.tasks.{name}"
-    line = read_json(train_run(tmp_path / "run", SMALL, task) / "metrics.jsonl")
-    assert {"reward/building", "metric/built/0", "metric/built/1", "metric/twice"} <= line.keys()
