@@ -198,6 +198,12 @@ def _places(node: ast.AST, in_test=False, in_loop=False) -> Iterator[_Place]:
     """Yield a node and all nodes below it that are evaluated and whose value is used.
 
     Nodes inside a function, a class, an assertion or a bare expression are left out.
+
+    A node's place is in a test or in a loop if its field is one of _TESTS or _LOOPS. Two kinds of
+    nodes have such places in no field of their own. So they are rewritten, as a node that has one:
+
+        a and b and c       a and b in tests, then the tuple (c,): c is the value
+        filter(test, xs)    a comprehension with `if test`, then the tuple (xs,)
     """
     yield _Place(node, in_test, in_loop)
     tests = []

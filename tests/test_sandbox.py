@@ -493,7 +493,7 @@ time.sleep(60)
 @of_linux
 @pytest.mark.parametrize("fork", [False, True])
 def test_workers_die_with_the_trainer(fork):
-    code = TRAINER.format(root=str(ROOT.parent), fork=fork)
+    code = TRAINER.format(root=str(ROOT.parents[1]), fork=fork)
     command = [sys.executable, "-W", "ignore", "-c", code]
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     with trainer.stdout as output:

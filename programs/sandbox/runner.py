@@ -269,7 +269,18 @@ class TestRunner:
         }
 
     def run(self, own_process: bool, may_fail: int, restarts: int):
-        """Return the result of loading and the results of the tests, as (outcome, error)."""
+        """Return the result of loading and the results of the tests, as (outcome, error).
+
+        what happens                                  what follows
+        --------------------------------------------  ----------------------------------------
+        the program does not load                     its result is that of every test
+        a test fails                                  the next test runs
+        more than `may_fail` tests have failed        the last result is that of all others
+        a test hangs, or the candidate crashes        it loads again, up to `restarts` times;
+                                                      then the last result is that of all others
+        the same, where earlier programs were loaded  the program runs again, in a candidate of
+        in this candidate                             its own
+        """
         self.used = 0.0
         results = []
         failures = 0
