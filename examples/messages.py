@@ -1,8 +1,8 @@
 """A learned message: one friend knows the floor of a party, the other knows the room.
 
-    python train.py --task examples/messages.py:Messages --turns 2 --branching chain --max-steps 60
-    python train.py --task examples/messages.py:Told --turns 2 --branching chain --max-steps 60
-    python train.py --task examples/messages.py:Deaf --turns 2 --branching chain --max-steps 60
+    python train.py @recipes/messages.args
+    python train.py @recipes/messages.args --task examples/messages.py:Told
+    python train.py @recipes/messages.args --task examples/messages.py:Deaf
 
 At the first turn each friend writes a message. At the second each answers and sees the partner's
 message. The first two numbers of a response are the floor and the room where its author goes. Each
