@@ -88,7 +88,7 @@ FLAGS = {
     "--resume nowhere": "there is no run (no nowhere/args.json)",
     "@missing.args": "missing.args",
     "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot list its models: ",
-    "--engine http://a http://b": "--engine names 2 for 1 base(s)",
+    "--engine http://a http://b": "--engine: give one URL for each of 1 base(s)",
     "--device cuda": "--device cuda: torch finds none on this machine",
     "--share --freeze 0": "agents of a base are one policy",
     "--share --lr 1e-3 2e-3": "agents of a base are one policy",

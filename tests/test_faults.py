@@ -30,6 +30,7 @@ from helpers import (
     run_eval,
     started,
     train_run,
+    words,
 )
 from test_train import assert_same_run, command, lines
 
@@ -320,25 +321,29 @@ def healthy(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("bad", "error"),
+    ("bad", "status", "error"),
     [
-        ("raise KeyError('gone')", "mine.py, line 10: the reward raised KeyError: 'gone'"),
-        ("exit()", "mine.py, line 10: the reward raised SystemExit: None"),
-        ("return float('nan')", "returned {'reward': nan}"),
-        ("time.sleep(9)", "did not answer within 3 s"),
+        ("raise KeyError('gone')", 1, 'mine.py", line 10, in reward'),
+        ("return float('nan')", 2, "train.py: error: the reward returned nan"),
+        ("time.sleep(9)", 2, "train.py: error: the reward did not answer within 3 s"),
     ],
 )
-def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, monkeypatch, capsys):
-    """It works for some steps, fails, is mended. The line has what it was given."""
+def test_a_reward_that_fails_late_loses_nothing(
+    bad, status, error, healthy, tmp_path, monkeypatch, capsys
+):
+    """It works for some steps, fails, is mended. The error has what it was given."""
     monkeypatch.setattr(reward_runner, "LIMIT", 3.0)
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
     path = tmp_path / "run"
     argv = f"--max-steps 4 --run {path} --save-every 99 --reward {tmp_path}/mine.py:reward"
-    line = refused(capsys, SMALL, argv)
+    with pytest.raises(SystemExit) as stopped:
+        train.main(words(SMALL, argv))
+    assert stopped.value.code == status
+    said = capsys.readouterr().err
     resumes = f"mend it and go on: python train.py --resume {path}"
     for text in (error, "for item {", "and responses [", resumes):
-        assert text in line
+        assert text in said
     steps = [row for row in lines(path, "metrics.jsonl") if "return" in row]
     state = checkpoint_of(path)
     assert 0 < state["global_step"] == len(steps) < 4

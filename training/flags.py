@@ -185,13 +185,7 @@ def conflict(args) -> str:
         return "--temperature 0 is greedy: all samples of a group would be the same"
     if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
         return "--logger wandb: pip install wandb"
-    return engine_conflict(args)
-
-
-def engine_conflict(args) -> str:
-    """Return why servers cannot sample for a team with these resolved flags, or ""."""
     bases = len({*args.model})
-    servers = len(args.engine or [])
-    if servers not in (0, bases):
-        return f"--engine names {servers} for {bases} base(s): give one URL for each base"
+    if len(args.engine or []) not in (0, bases):
+        return f"--engine: give one URL for each of {bases} base(s)"
     return ""

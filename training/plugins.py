@@ -63,11 +63,7 @@ def load_file(file: Path) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, file)
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
+        spec.loader.exec_module(module)
     return sys.modules[name]
 
 
@@ -123,10 +119,7 @@ def make_task(options: TaskOptions) -> Task:
 
 def items_of(task: Task, split: str, limit: int = 0) -> list[dict]:
     """Return the first items of a split (0: all). JSON can hold their task_id."""
-    items = task.items(split)
-    if not (isinstance(items, list) and all(isinstance(item, dict) for item in items)):
-        raise ValueError(f"{type(task).__name__}.items has to return a list of dicts")
-    items = items[: limit or None]
+    items = task.items(split)[: limit or None]
     for item in items:
         if hasattr(item.get("task_id"), "item"):  # a number of numpy
             item["task_id"] = item["task_id"].item()
