@@ -146,15 +146,12 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         looks_inside=any(_looks_inside(statement.node) for statement in running.values()),
         kept=frozenset(kept),
     )
-    node = definition.node
-    match node:
+    match definition.node:
         case ast.Assign(value=ast.Constant()):
             return replace(part, broken=name in broken)
         case (ast.FunctionDef() as function) | ast.Assign(value=ast.Lambda() as function):
-            lines = definition.lines.split("\n")
-            without_decorators = lines[node.lineno - node.end_lineno - 1 :]
-            raw = "\n".join(without_decorators)
-            return replace(part, raw=raw, node=function, returns=_returns(function))
+            returns = _returns(function)
+            return replace(part, raw=definition.lines, node=function, returns=returns)
     return replace(part, returns=True)  # a class, a partial, an alias, or a def inside an if
 
 
@@ -383,8 +380,8 @@ def _reads(table: symtable.SymbolTable) -> frozenset[str]:
     return frozenset(names.union(*map(_reads, table.get_children())))
 
 
-_INSIDE = """__code__ __doc__ __closure__ __defaults__ __globals__ __name__ __qualname__ _getframe
-_current_frames gc gi_frame f_back f_code inspect tb_frame traceback"""
+_INSIDE = """__code__ __doc__ __closure__ __defaults__ __globals__ _getframe _current_frames
+f_back f_code gi_frame tb_frame"""
 _INSIDE_NAMES = set(_INSIDE.split())
 
 
@@ -392,15 +389,12 @@ def _looks_inside(statement: ast.stmt) -> bool:
     """Return whether a statement looks at functions or frames, rather than calling functions."""
     for node in ast.walk(statement):
         match node:
-            case (
-                ast.Attribute(attr=name)
-                | ast.alias(name=name)
-                | ast.Constant(value=str(name))
-                | ast.ImportFrom(module=str(name))
-            ):
+            case ast.Attribute(attr=name) | ast.alias(name=name) | ast.Constant(value=str(name)):
                 if name in _INSIDE_NAMES:
                     return True
-    return False
+            case ast.Name(id="__import__"):
+                return True
+    return bool(modules_in(statement) & {"gc", "inspect", "traceback"})
 
 
 # A shareable part may import these names and use these attributes: pure functions, and methods of
