@@ -324,20 +324,6 @@ class CoopHumanEval(HumanEval):
     ranges: ClassVar = {"train": (0, 50), "dev": (50, 66), "test": (66, 82)}
 
 
-class MBPP(HumanEval):
-    """The sanitized MBPP of google-research-datasets: 427 problems, with reference solutions.
-
-    Its rows (prompt, code, test_list) are brought to HumanEval's form. The authors' own copy,
-    OpenMLRL/MBPP, leaves out the parameters and has tests that nothing can pass. The hub's test
-    split comes first, as in their copy. train and dev are the authors' rows, and test is the rest
-    of that split.
-    """
-
-    rows = 427
-    hub = ("google-research-datasets/mbpp", "sanitized", "test+train+validation+prompt")
-    ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
-
-
 # --------------------------------------------------------------------------------------------------
 # 3. Writing tasks
 # --------------------------------------------------------------------------------------------------
@@ -464,7 +450,6 @@ TASKS = {
     "coop": "tasks.Coop",
     "humaneval": "tasks.HumanEval",
     "coophumaneval": "tasks.CoopHumanEval",
-    "mbpp": "tasks.MBPP",
     "tldr": "tasks.Tldr",
     "arxiv": "tasks.Arxiv",
 }

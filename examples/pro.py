@@ -14,10 +14,9 @@ import random
 import re
 from typing import ClassVar
 
+from examples.mbpp import as_check, called_function
 from programs.extraction import part_names
 from programs.items import (
-    as_check,
-    called_function,
     check_imports,
     check_texts,
     functions,

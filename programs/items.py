@@ -1,4 +1,4 @@
-"""Turn rows with the fields of HumanEval or MBPP into code items.
+"""Turn rows with the fields of HumanEval into code items.
 
 The row's function check(candidate) becomes a list of tests, each of them scored on its own. The
 prompt's imports and helper functions become the item's setup. All decisions rest on syntax trees.
@@ -46,8 +46,6 @@ def code_item(row: dict) -> dict:
 
     Its keys are task_id, prompt, entry_point, tests and setup, and solution where the row has one.
     """
-    if "test_list" in row:
-        row = _from_mbpp(row)
     if type(row.get("task_id")) is int:
         row = row | {"task_id": str(row["task_id"])}
     check_texts(row, "task_id prompt entry_point test")
@@ -65,7 +63,7 @@ def code_item(row: dict) -> dict:
     }
     solution = row.get("canonical_solution")
     if isinstance(solution, str) and solution.strip():
-        item["solution"] = solution if "test_list" in row else row["prompt"] + solution
+        item["solution"] = row["prompt"] + solution
     check_imports(item)
     return item
 
@@ -165,52 +163,6 @@ def stub(function: ast.FunctionDef, body: ast.stmt) -> ast.FunctionDef:
     return stub
 
 
-def _from_mbpp(row: dict) -> dict:
-    """Return a row of MBPP with HumanEval's fields.
-
-    The entry point is the function that the tests call. Its text becomes the stub's docstring.
-    """
-    row = {"prompt": row.get("text")} | row
-    check_texts(row, "prompt code")
-    tests = row["test_list"]
-    if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
-        raise ValueError("field 'test_list' has to be a list of texts")
-    code_tree = parsed(row["code"])
-    tests_tree = parsed("\n".join(tests))
-    if code_tree is None or tests_tree is None:
-        raise ValueError("fields 'code' and 'test_list' have to be Python")
-    function = called_function(code_tree, tests_tree)
-    others = [node for node in code_tree.body if node is not function]
-    # It may be a class that the tests use, for example.
-    carried = _carried(others, names_in(tests_tree), {function.name})
-    described = stub(function, ast.Expr(ast.Constant(row["prompt"].strip())))
-    prompt = "\n".join(ast.unparse(node) for node in [*carried, described])
-
-    imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
-    return row | {
-        "prompt": prompt + "\n",
-        "entry_point": function.name,
-        "test": "\n".join([*imports, as_check(tests_tree)]),
-        "canonical_solution": row["code"],
-    }
-
-
-def called_function(solution: ast.Module, tests: ast.Module) -> ast.FunctionDef:
-    """Return the last function of the solution that the tests call."""
-    called = names_in(tests)
-    tested = [node for node in functions(solution) if node.name in called]
-    if not tested:
-        raise ValueError("the tests call no function of the solution")
-    return tested[-1]
-
-
-def as_check(tests: ast.Module) -> str:
-    """Return the text of a function check(candidate) with these tests."""
-    [check] = syntax_tree("def check(candidate): pass").body
-    check.body = tests.body
-    return ast.unparse(check)
-
-
 def split_tests(source: str, entry: str) -> list[str]:
     """Return the tests of check(candidate) as self-contained statements that call `entry`.
 
@@ -237,9 +189,9 @@ def split_tests(source: str, entry: str) -> list[str]:
         if defines or not (_asserts(statement) or names & asserting):
             plain.append(statement)
             continue
-        inside = _carried(plain, names, under_test)
+        inside = carried(plain, names, under_test)
         names = names.union(*map(names_in, inside))
-        before = _carried(outside, names, under_test)
+        before = carried(outside, names, under_test)
         names = names.union(*map(names_in, before))
         if names & under_test:
             tests.append(_test(candidate, entry, before, [*inside, statement]))
@@ -256,19 +208,19 @@ def _check_function(tree: ast.Module | None) -> ast.FunctionDef:
     raise ValueError("field 'test' has to be Python that defines check(candidate)")
 
 
-def _carried(plain: list[ast.stmt], names: set[str], ignored: set[str]) -> list[ast.stmt]:
+def carried(plain: list[ast.stmt], names: set[str], ignored: set[str]) -> list[ast.stmt]:
     """Return the statements that share a name with `names` or with a later carried statement.
 
     `import *` is always carried: nobody lists the names that it binds.
     """
-    carried = []
+    statements = []
     wanted = {"*"} | (names - ignored)
     for node in reversed(plain):
         node_names = names_in(node)
         if node_names & wanted:
-            carried.append(node)
+            statements.append(node)
             wanted |= node_names - ignored
-    return carried[::-1]
+    return statements[::-1]
 
 
 def _asserts(node: ast.AST) -> bool:

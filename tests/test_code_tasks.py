@@ -13,7 +13,7 @@ import pytest
 import train
 from programs import teams
 from programs.items import code_item, signature, split_tests
-from tasks import MBPP, TASKS, CoopHumanEval, HumanEval
+from tasks import TASKS, CoopHumanEval, HumanEval
 from training.plugins import resolve
 
 RECIPES = sorted((Path(train.__file__).parent / "recipes").glob("*humaneval*.args"))
@@ -49,14 +49,6 @@ ROWS = [
         "        'bc',\n    ]\n    assert True, 'an easy one'\n",
     },
 ]
-MBPP_ROW = {
-    "task_id": 7,
-    "prompt": "Write a function to scale a number.",
-    "code": "import math\nUNIT = 2\ndef half(x):\n    return x / UNIT\ndef other(): pass\n"
-    "def scale(p, k=1.5, *rest):\n    return half(2 * p) * k\n",
-    "test_imports": ["import math"],
-    "test_list": ["assert math.isclose(scale(half(4)), 3)", "assert scale(1, 2) == 2"],
-}
 
 
 def write(path: Path, rows: list[dict]) -> Path:
@@ -101,9 +93,8 @@ def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
     [
         (HumanEval, 164, (33, 133, 0, 32, 133, 164)),
         (CoopHumanEval, 82, (0, 50, 50, 66, 66, 82)),
-        (MBPP, 427, (15, 65, 0, 15, 65, 257)),
         (HumanEval, 82, (0, 50, 50, 66, 66, 82)),  # by count: 16 is a fifth of 82
-        (MBPP, 3, (0, 1, 1, 2, 2, 3)),
+        (HumanEval, 3, (0, 1, 1, 2, 2, 3)),
     ],
 )
 def test_splits_are_the_papers_rows_or_fifths(tmp_path, task, count, borders):
@@ -211,16 +202,6 @@ def test_rows_that_nothing_can_pass_are_named_and_not_trained_on(tmp_path, capsy
     assert said in capsys.readouterr().err
 
 
-def test_an_mbpp_row_becomes_an_item_with_its_signature():
-    item = code_item(MBPP_ROW)
-    assert (item["task_id"], item["entry_point"]) == ("7", "scale")
-    assert signature(item["prompt"], "scale") == "def scale(p, k=1.5, *rest):"
-    assert '"""Write a function to scale a number."""' in item["prompt"]
-    assert "def half" in item["setup"]  # a test calls it
-    assert "other" not in item["setup"]
-    assert len(item["tests"]) == 2
-
-
 def test_an_answer_begins_with_the_agents_own_def_line():
     item = code_item(ROWS[1])
     task = HumanEval(num_agents=3)
@@ -245,7 +226,7 @@ def test_a_fence_in_a_docstring_does_not_end_an_answer():
     assert (text, rest) == (answer, "\nDone.")
 
 
-@pytest.mark.parametrize("row", [*ROWS, MBPP_ROW], ids=["plain", "helper", "lines", "mbpp"])
+@pytest.mark.parametrize("row", ROWS, ids=["plain", "helper", "lines"])
 def test_reference_solutions_pass_their_tests_and_what_raises_none(row):
     item = code_item(row)
     assert all(teams.verdict(item, [item["solution"]]).passed)
