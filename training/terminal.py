@@ -32,11 +32,10 @@ OURS = {
 }
 
 
-def quiet(uses_lightning: bool = True) -> None:
-    """Keep the libraries' remarks off the terminal. Lightning is loaded only if it is used."""
+def quiet() -> None:
+    """Keep the libraries' remarks off the terminal."""
     warnings.filterwarnings("ignore", module="lightning|transformers|torch.jit|bitsandbytes|peft")
-    if uses_lightning:  # it takes seconds to load, and sets its own level then
-        import lightning.pytorch  # noqa: F401
+    import lightning.pytorch  # noqa: F401  (it sets its own level when it is loaded)
     import transformers
 
     for name in ("lightning.pytorch", "lightning.fabric"):
