@@ -4,11 +4,13 @@ Shapes: P prompts, S samples of each, R rows (responses), T tokens of a response
 are read so far, V vocabulary.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers.cache_utils import Cache
 
 from policies.codec import Codec
@@ -16,6 +18,7 @@ from policies.memory import halving, prompts_at_once
 from policies.sampling import Sampling, choose, precision
 from policies.shared_model import SharedModel
 
+padded_left = functools.partial(pad_sequence, batch_first=True, padding_side="left")
 CACHES = ("past_key_values", "cache_params")  # what transformers' models call their cache
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
 # no further ahead. A finished row that is still decoded costs nothing there.
@@ -164,13 +167,8 @@ def prefill(base: SharedModel, prompts, agents, samples: int, limit: int) -> Row
         prompts = [prompt for prompt in prompts for _ in range(samples)]
         agents = agents and [agent for agent in agents for _ in range(samples)]
         samples = 1
-    width = max(map(len, prompts))
-    ids = torch.zeros(len(prompts), width, dtype=torch.long)
-    real = torch.zeros(len(prompts), width, dtype=torch.bool)
-    for number, prompt in enumerate(prompts):
-        ids[number, width - len(prompt) :] = torch.tensor(prompt)
-        real[number, width - len(prompt) :] = True
-    ids = ids.to(base.device)
+    ids = padded_left([torch.tensor(prompt) for prompt in prompts]).to(base.device)
+    real = padded_left([torch.ones(len(prompt), dtype=torch.bool) for prompt in prompts])
     real = real.to(base.device)
     logits, cache = read(base, agents, ids, real, {})
     if samples > 1:

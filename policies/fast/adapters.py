@@ -49,7 +49,7 @@ class Adapters:
         """Return x W + s (x A) B, by one product each for all agents."""
         dtype = torch.float32 if self.updating else x.dtype
         down, up, scale = self.stacked(layer, dtype)
-        rows = self.groups.split(x)  # (n, C, in)
+        rows = self.groups.pad(x).unflatten(0, (len(self.names), -1))  # (n, C, in)
         inner = torch.bmm(rows.to(dtype), down)  # (n, C, r)
         base = layer.base_layer
         if self.groups.even:
@@ -62,7 +62,7 @@ class Adapters:
         else:
             output = _call(base, x)
         delta = torch.bmm(inner, up)
-        delta = self.groups.join(delta)
+        delta = self.groups.unpad(delta.flatten(0, 1))
         delta = delta.to(output.dtype)
         return torch.add(output, delta, alpha=scale)
 
@@ -102,12 +102,11 @@ class Groups:
         self.size = max(sizes)
         self.even = min(sizes) == self.size  # groups are equal in size, and no row has to move
         if not self.even:
-            places = []
+            places: list[int] = []  # of each row
             for number, size in enumerate(sizes):
                 start = number * self.size
-                places.append(torch.arange(start, start + size))
-            place = torch.cat(places)
-            self.place = place.to(device)  # of each row
+                places += range(start, start + size)
+            self.place = torch.tensor(places, device=device)
 
     def pad(self, x: Tensor) -> Tensor:
         """(N, ...) -> (n C, ...)."""
@@ -122,13 +121,3 @@ class Groups:
         if self.even:
             return x
         return x.index_select(0, self.place)
-
-    def split(self, x: Tensor) -> Tensor:
-        """(N, X) -> (n, C, X)."""
-        padded = self.pad(x)
-        return padded.view(self.count, self.size, -1)
-
-    def join(self, x: Tensor) -> Tensor:
-        """(n, C, X) -> (N, X)."""
-        rows = x.flatten(0, 1)
-        return self.unpad(rows)
