@@ -22,7 +22,7 @@ class TooLong(ValueError):
 class Codec:
     """Encode the prompts of a model, and decode its responses."""
 
-    def __init__(self, model, tokenizer):
+    def __init__(self, model, tokenizer) -> None:
         config = model.config.get_text_config()
         self.tokenizer = tokenizer
         self.vocabulary = config.vocab_size
