@@ -178,14 +178,15 @@ def _needed(statements: dict[int, Statement], name: str) -> tuple[set[int], set[
     needed = {name}
     while True:
         new = set()
-        for index, (node, _, _, _, binds, reads) in statements.items():
-            match node:
+        for index, statement in statements.items():
+            match statement.node:
                 case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
                     needs = False
                 case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias("*")]):
                     needs = True
                 case _:
-                    needs = binds & needed or reads & needed & changeable
+                    changed = statement.reads & needed & changeable
+                    needs = statement.binds & needed or changed
             if needs and index not in kept:
                 new.add(index)
         if not new:

@@ -161,14 +161,11 @@ class Sandbox(contextlib.AbstractContextManager):
         self._probed = False
         self._probing = threading.Lock()
         self._pid = os.getpid()
-        # Each worker has a thread that lives as long as the worker. The kernel sends the
-        # parent-death signal when the thread that started a process ends.
         self._count = workers
         self._lock = threading.Lock()  # guards everything below
         self._future = functools.lru_cache(CACHED)(self._submit)  # one per Program
         self._workers: dict[int, Worker] = {}  # by thread
         self._closed = False
-        self.started = 0  # programs; the next one follows within the limits above
 
     def __exit__(self, *_):
         self.close()
@@ -194,7 +191,11 @@ class Sandbox(contextlib.AbstractContextManager):
 
     @functools.cached_property
     def _pool(self) -> ThreadPoolExecutor:
-        """Return the pool, made where --devices has already started its processes."""
+        """Return the threads, made when --devices has started its processes.
+
+        Each worker has a thread that lives as long as the worker. The kernel sends the parent-death
+        signal when the thread that started a process ends.
+        """
         return ThreadPoolExecutor(self._count or cores(), thread_name_prefix="sandbox")
 
     def _submit(self, program: Program) -> Future:
@@ -236,7 +237,6 @@ class Sandbox(contextlib.AbstractContextManager):
 
     def _verdict(self, program: Program) -> Verdict:
         """Return the verdict of this thread's worker, or of one more if that worker is lost."""
-        self.started += 1
         total_timeout = self._limits[2]
         # The runner keeps its own limits, unless it hangs in C code. `setup` has the same limit.
         patience = WALL * 2 * total_timeout + GRACE_SECONDS
