@@ -64,7 +64,9 @@ def test_the_prompt_lists_what_builds_the_target_and_tells_no_role():
 def test_the_same_list_twice_is_worth_nothing_and_opposite_orders_everything():
     for item in DEV:
         order = item["rectangles"]
-        assert pay(item, blocks.listed(order), blocks.listed(order)) == 0.0
+        twice = rewards.build_together(item, [blocks.listed(order)] * 2)
+        assert (twice["building"], twice["metric/twice"], twice["metric/built/0"]) == (0, 1, 0)
+        assert twice["metric/built/1"] == twice["metric/iou"] < 0.71
         assert pay(item, blocks.listed(order), blocks.listed(order[::-1])) == pytest.approx(1.0)
         assert pay(item, "", "") == 0.0
         assert pay(item, item["solution"]) == 1.0  # one agent with all the material

@@ -190,3 +190,5 @@ def test_later_turns_show_the_own_commands_and_never_the_partners():
     assert mine in text
     assert "nonsense" not in text
     assert theirs not in text
+    told = HouseBuild(feedback="score_feedback").feedback(HOUSES[0], in_turn(HOUSES[0]))
+    assert told[0].startswith("Your team's reward was 1.0000.")
