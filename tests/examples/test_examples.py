@@ -88,6 +88,7 @@ def test_a_half_reaches_its_reader_alone_and_the_message_the_other():
             assert (line in half) == (agent == 0)
     message = "one and " + 52 * "x"
     assert message in seen[0]
+    assert f"{message}x" not in seen[0]
     assert message not in seen[1]
     assert message not in json.dumps(ledger.Deaf().observe(0, heard, []))
 
