@@ -148,8 +148,6 @@ def run_flags(args: argparse.Namespace, directory: Path | None) -> train.Args:
     for name in REPLACE:
         if getattr(args, name) is not None:
             setattr(flags, name, getattr(args, name))
-    if directory and task == recorded.get("task"):
-        run_folder.check_data(directory, flags.data, on_purpose=bool(args.data))
     if args.model:
         count = len(args.model)
         if not directory and count > 1:
@@ -191,9 +189,12 @@ def find_runs(args: argparse.Namespace) -> list[Path | None]:
 def problems(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
     """Return the task of the first run and the problems, which have to be those of all runs."""
     played = []
-    for flags in flags_of.values():
+    for run, flags in flags_of.items():
         task = make_task(part_of(flags, TaskOptions))
-        played.append((task, items_of(task, args.split, args.limit)))
+        items = items_of(task, args.split)
+        if run and not (args.task or args.data or args.task_arg):  # others are played on purpose
+            run_folder.check_items(run_folder.read_args(run), args.split, items)
+        played.append((task, items[: args.limit or None]))
     task, items = played[0]
     if not items:
         raise ValueError(f"{type(task).__name__}.items({args.split!r}) has no problem to play")

@@ -42,7 +42,7 @@ TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 # With --resume these may change: no step made so far depends on them, except one in which an
 # episode ended at --max-prompt-tokens.
 MAY_CHANGE = {"max_steps", "max_prompt_tokens"}
-ASIDE = {"run", "resume", "device", "debug", "dry_run"}  # these say nothing of a run
+ASIDE = {"run", "resume", "device", "dry_run"}  # these say nothing of a run
 HEADINGS = {  # of --help, by their first flag
     "task": "problem",
     "model": "team",
@@ -309,20 +309,15 @@ def recorded_flags(directory: Path) -> dict:
 def prepare(args: Args):
     """Find and check what the flags name, in a moment, before torch is imported.
 
-    Returns the task, the reward, the problems to train on, and the held-out ones by split. Fills in
-    the agents' folders of --init.
+    Returns the task, the reward, and the problems by split. Fills in the agents' folders of --init.
     """
     task, reward = find_names(args)
-    problems = items_of(task, "train")
-    held_out = {}
-    if args.eval_limit is not None:
-        for split in ("dev", "test"):
-            held_out[split] = items_of(task, split, args.eval_limit)
-    if not problems or held_out.get("test") == []:
+    splits = {split: items_of(task, split) for split in ("train", "dev", "test")}
+    if not splits["train"] or (args.eval_limit is not None and not splits["test"]):
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
-    if args.eval_every and not held_out.get("dev"):
+    if args.eval_every and not splits["dev"]:
         raise ValueError("--eval-every: there are no problems of dev to play")
-    return task, reward, problems, held_out
+    return task, reward, splits
 
 
 def find_names(args: Args):
@@ -352,7 +347,11 @@ def build(args: Args, prepared: tuple | None = None):
     from training.acceleration import accelerate
     from training.reward_runner import Scorer
 
-    task, reward, problems, held_out = prepared or prepare(args)
+    task, reward, splits = prepared or prepare(args)
+    problems = splits["train"]
+    held_out = {}
+    if args.eval_limit is not None:
+        held_out = {split: splits[split][: args.eval_limit or None] for split in ("dev", "test")}
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
@@ -413,7 +412,7 @@ def train(args: Args) -> None:
         if first:
             print("loading libraries and models ...", flush=True)
         quiet()
-        from training.recorder import Recorder, Schedule
+        from training.recorder import Recorder
         from training.report import describe, dry_run, report
 
         module, held_out = build(args, prepared)
@@ -421,18 +420,20 @@ def train(args: Args) -> None:
             print(describe(module, held_out, args.task, args.init, args.processes), flush=True)
         if args.dry_run:
             return dry_run(module)
+        *_, splits = prepared
+        record = run_folder.new_record(args.model, splits, module.rollout.reward)
         done = 0
+        if first and args.resume:
+            record = run_folder.old_record(directory, args, splits)
+            done = run_folder.cut_back(directory, args.max_steps, module.state_dict())
+        elif first:
+            directory = run_folder.new_directory(args.run, args.task)
+            held.enter_context(run_folder.lock_run_folder(directory))
+        record = run_folder.extended(record, dataclasses.asdict(args))
         if first:
-            if args.resume:
-                done = run_folder.cut_back(directory, args, module)
-            else:
-                directory = run_folder.new_directory(args.run, args.task)
-                held.enter_context(run_folder.lock_run_folder(directory))
-            run_folder.write_args(directory, args)
+            run_folder.write_json(directory / "args.json", record)
             print(f"writes:  {directory}", flush=True)
-        schedule = part_of(args, Schedule)
-        recorder = Recorder(directory, held_out, schedule, dataclasses.asdict(args), done)
-        fit(module, recorder, args)
+        fit(module, Recorder(directory, held_out, record, done), args)
     if first:
         print(report(directory, module.rollout.reward.maximum))
 

@@ -42,20 +42,21 @@ def keep_up(names: list[str]) -> None:
 
 def read_run(directory: Path) -> dict:
     """Return what the page shows of a run."""
+    summary = run_folder.read_summary(directory)
+    path = directory / "samples.jsonl"
+    samples = run_folder.read_records(path)
+    examples = [dict(example) for example in summary.get("example", {}).values()]
     prompts = {}  # each list of prompts once: the samples of a group share it
-    records = {}
-    for name in ("samples", "examples"):
-        path = directory / f"{name}.jsonl"
-        records[name] = run_folder.read_records(path)
-        with run_folder.reading(path):
-            for record in records[name]:
-                asked = tuple(record["prompts"])
-                record["prompts"] = prompts.setdefault(asked, len(prompts))
+    with run_folder.reading(path):
+        for record in [*samples, *examples]:
+            asked = tuple(record["prompts"])
+            record["prompts"] = prompts.setdefault(asked, len(prompts))
     return {
         "name": str(directory),
         "record": run_folder.read_args(directory),
         "rows": run_folder.read_records(directory / "metrics.jsonl"),
-        **records,
+        "samples": samples,
+        "examples": examples,
         "prompts": list(prompts),
-        "summary": run_folder.read_summary(directory),
+        "summary": summary,
     }

@@ -292,21 +292,15 @@ class Player:
 
 
 def load_agents(team: Team, directory: Path) -> None:
-    """Load a run's agents as it saved them at its end, or those of its last checkpoint."""
-    flags = run_folder.read_args(directory)["args"]
-    if run_folder.has_agents(directory, flags):
-        for agent in team.policies():
-            path = run_folder.agent_folder(directory, agent, flags)
-            load_agent(team.base_of[agent], agent, path)
-        return
-    trained = {}
-    for name, parameter in team.named_parameters():
-        if parameter.requires_grad:
-            trained[f"team.{name}"] = parameter
-    step, weights = run_folder.read_checkpoint(directory, trained, "team.")
-    for name, parameter in trained.items():
-        parameter.data.copy_(weights[name])
-    print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
+    """Load the agents that a run saved last, and let them see its date."""
+    record = run_folder.read_args(directory)
+    if not run_folder.read_summary(directory):
+        if not (directory / "agents").is_dir():
+            raise ValueError(f"{directory} has no agents yet: {run_folder.resume_command(directory)}")
+        print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)
+    for agent in team.policies():
+        load_agent(team.base_of[agent], agent, run_folder.agent_folder(directory, agent, record["args"]))
+    team.set_date(record["date"])
 
 
 def unscored(item: dict, responses: list[str]) -> dict:

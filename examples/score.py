@@ -21,7 +21,7 @@ from training.defaults import resolve_bits
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
 from training.reward_runner import Scorer
-from training.run_folder import json_lines
+from training.run_folder import read_records
 
 
 def score(argv: list[str]) -> list[dict]:
@@ -36,7 +36,7 @@ def score(argv: list[str]) -> list[dict]:
         team = replace(part_of(options, TeamOptions), lora_rank=0)
         scorer.base = load_base(options.model[0], [0], team).to(device())
         scorer.chat = options.chat_template
-    rows = [row for _, row in json_lines(args.file)]
+    rows = read_records(args.file)
     scores = scorer([(row["item"], row["responses"]) for row in rows])
     for row, parts in zip(rows, scores, strict=True):
         row["reward"] = total(parts, len(row["responses"]))

@@ -9,8 +9,10 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 
 from jinja2 import TemplateError
+from transformers.utils.chat_template_utils import _compile_jinja_template
 
 Prompt = str | list[dict]  # a text, or the messages of a chat
 
@@ -31,6 +33,7 @@ class Codec:
         self.eos = eos_tokens(model, tokenizer)
         self.stops: list[str] = []  # texts that end a response, too
         self.template_args: dict = {}  # what the chat template is given beside the messages
+        self.date = datetime.now()  # what the chat template sees as today
         self.warned = False  # that a prompt spells special tokens
         self.raw = False  # whether a prompt came without the chat template
 
@@ -79,6 +82,8 @@ class Codec:
                 "give --no-chat-template, or take the instruction-tuned model"
             )
         try:
+            template = _compile_jinja_template(self.tokenizer.chat_template)  # it is cached
+            template.globals["strftime_now"] = self.date.strftime
             ids = self.tokenizer.apply_chat_template(
                 messages,
                 add_generation_prompt=True,

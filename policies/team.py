@@ -6,6 +6,7 @@ The policies sampled here are those scored here, so an ablation must leave this 
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import torch
@@ -43,6 +44,11 @@ class Team(nn.Module):
             self.bases.append(base)
             for agent in agents:
                 self.base_of[agent] = base
+
+    def set_date(self, date: str) -> None:
+        """Set the date that chat templates see, in ISO's format."""
+        for base in self.bases:
+            base.codec.date = datetime.fromisoformat(date)
 
     def sample(
         self,

@@ -297,9 +297,9 @@ RUNS = [
     (text("args.json", "{"), "run/args.json is damaged"),
     (lambda r: edit_args(r, lora_rank=8), "is of another team"),
     (lambda r: cut(r / CHECKPOINT), "last.ckpt is damaged"),
-    (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl is damaged"),
+    (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl, line 1: not one JSON object"),
     (other_base, "is not what run was trained on"),
-    (lambda r: edit_json(r / "args.json", data_hash="0"), "has other rows than those that run"),
+    (lambda r: edit_json(r / "args.json", items={"train": ""}), "items of train are not those"),
     (lambda r: shutil.rmtree(r.parent / "model"), "is no folder"),
 ]
 

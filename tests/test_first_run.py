@@ -92,7 +92,6 @@ def test_threads_spin_for_a_moment_or_as_the_user_says(entry, given, count):
 )
 def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
     """A folder of a model may say it."""
-    monkeypatch.chdir(tmp_path)
     Path("ours").mkdir()
     Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}', encoding="utf-8")
     assert train.parse(argv.split()).lr == [rate] * 2
@@ -116,7 +115,7 @@ def test_a_resumed_run_keeps_its_flags_and_must_know_them(stopped, tmp_path, cap
 def test_a_run_without_held_out_evaluation(tmp_path, capsys):
     path = run(tmp_path / "run", "--eval-limit none --max-steps 1")
     summary = read_json(path / "summary.json")
-    assert (summary["before"], summary["after"], summary["returns"]) == ({}, {}, {})
+    assert (summary["before"], summary["after"]) == ({}, {})
     assert "before    after" not in capsys.readouterr().out
     resume(path, "--max-steps 2")
     run_eval("compare", path)
@@ -132,7 +131,6 @@ def test_tensorboard_has_the_metrics(stopped):
 
 
 def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
     Path("runs/empty").mkdir(parents=True)
     for number, name in enumerate(("b", "c", "a")):
         shutil.copytree(stopped, f"runs/{name}")

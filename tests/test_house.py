@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, output_of, read_json
+from helpers import ROOT, output_of
 from test_train import assert_same_run
 
 ROOMS = "evaluation examples policies programs tiny training"
@@ -113,9 +113,6 @@ def test_without_what_can_be_deleted_a_team_trains_and_its_run_travels(core, tmp
     code += "eval.main('--run moved --method trained --limit 1 --greedy'.split())\n"
     in_copy(second, "-c", code, cwd=tmp_path)
     assert_same_run(tmp_path / "moved", second / "runs/4")
-    record = read_json(second / "runs/4/args.json")  # of the code, what was executed
-    assert {"magrpo.py", "policies/team.py", "programs/sandbox/worker.py"} < record["files"].keys()
-    assert not [file for file in record["files"] if file.startswith(("/", "eval", "policies/fast"))]
 
 
 @pytest.mark.slow

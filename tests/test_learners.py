@@ -108,7 +108,7 @@ def test_a_turn_is_opened_where_the_episode_goes_on_in_the_world_that_the_agents
     assert measure_of(module)["mean_turns"] == pytest.approx(1 + later)
     weights = {row.weight for row in module.rows()}
     assert max(weights) == 1 / (4 * opened[0])
-    held_out = evaluate(module, module.problems[:3])[2]
+    _, held_out = evaluate(module, module.problems[:3])
     ends = [len([*episode(root, 0)]) for root in held_out]
     assert min(ends) < 3
 
@@ -188,7 +188,7 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
     assert metrics["reward/rouge/l"] == 0.25
     assert metrics["metric/b"] == 7
     assert metrics["return"] == metrics["turn_0/reward"] == pytest.approx(0.5 + own / 2)
-    held_out = evaluate(module, module.problems[:2])[0]
+    held_out, _ = evaluate(module, module.problems[:2])
     assert held_out["return"] == pytest.approx(0.5 + held_out["agent/1/reward"] / 2)
 
 
@@ -332,7 +332,6 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
     monkeypatch.chdir(trained.parent)
     path = run(tmp_path / "next", "--init", trained.name, "--freeze 1 --max-steps 1")
     assert summary(path)["before"] == summary(trained)["after"]
-    assert summary(path)["returns"]["before"] == summary(trained)["returns"]["after"]
     assert agent(path, 1) == agent(trained, 1)  # the frozen one, by no bit
     assert agent(path, 0) != agent(trained, 0)
     assert args_of(path)["init"] == [f"{trained.name}/agents/{i}" for i in range(2)]
@@ -364,8 +363,8 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     frozen = f"--run {path} --method only-0"  # there is no such team
     assert "what applies here is trained" in refused_by_eval(capsys, frozen)
     same = shutil.copytree(path, tmp_path / "same")
-    shutil.rmtree(same / "agents")  # its checkpoint has one adapter, and two are needed
-    assert "same is not finished" in refused_by_eval(capsys, "--run", same)
+    shutil.rmtree(same / "agents")
+    assert "same has no agents yet" in refused_by_eval(capsys, "--run", same)
     assert "there is one policy" in refused(capsys, SMALL, "--share --init", trained)
 
 
@@ -383,7 +382,7 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     edit_json(copied_model(tmp_path / "other") / "config.json", rms_norm_eps=1e-5)
     shutil.copytree(trained, tmp_path / "half")
-    shutil.rmtree(tmp_path / "half/agents")
+    (tmp_path / "half/summary.json").unlink()
     shutil.copytree(trained / "agents/0", "pissa")
     edit_json(Path("pissa/adapter_config.json"), init_lora_weights="pissa_niter_4")
     for argv, said in (
@@ -415,4 +414,4 @@ def test_a_stopped_run_goes_on_exactly(trained, tmp_path, monkeypatch):
     shutil.rmtree("from")
     resume(half)
     assert_same_run(half, whole)
-    assert summary(half)["returns"] == summary(whole)["returns"]
+    assert summary(half)["after"] == summary(whole)["after"]

@@ -16,7 +16,7 @@ EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\
 
 
 def sample(step: int, problem: int, turn: int, number: int = 0, responses=None) -> dict:
-    """Return a line of samples.jsonl or examples.jsonl. Sample 0 has a bonus, 1 has the reward."""
+    """Return a line of samples.jsonl. Sample 0 has a bonus, 1 has the reward."""
     return {
         "step": step,
         "problem": problem,
@@ -35,10 +35,9 @@ def run(tmp_path) -> Path:
     steps = [{"return": 0.1, "kl/0": 0.1, "scheme/other": 1.0}] * 3
     run = write_run(tmp_path / "run", steps=steps, after={"return": 0.5})
     example = {"before": sample(0, 0, 1), "after": sample(3, 0, 1, 1)}
-    edit_json(run / "summary.json", returns={"after": {"return": [0.5]}}, example=example)
+    edit_json(run / "summary.json", example=example)
     samples = [sample(i, i // 2, t, n) for i in range(3) for t in range(2) for n in range(2)]
     write_lines(run / "samples.jsonl", samples)
-    write_lines(run / "examples.jsonl", [sample(i, p, 0) for i in range(4) for p in range(3)])
     return run
 
 
@@ -67,7 +66,7 @@ def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
     [first, second] = json.loads(line)["runs"]
     asked = [first["prompts"][record["prompts"]] for record in first["samples"]]
     assert asked[:3] == [sample(0, 0, turn)["prompts"] for turn in (0, 0, 1)]
-    assert len(first["prompts"]) == 5  # samples and examples share their prompts
+    assert len(first["prompts"]) == 4  # samples and examples share their prompts
     assert first["samples"][-1]["responses"] == [EVIL, ""]
     assert first["summary"] == read_json(run / "summary.json")
     assert (second["samples"], second["summary"]) == ([], {})

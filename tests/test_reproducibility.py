@@ -47,7 +47,7 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     monkeypatch.setattr(sys, "argv", argv.split())
     train.main(sys.argv[1:])
     record = read_json(tmp_path / "one/args.json")
-    python, script, *again = shlex.split(record["command"])
+    python, script, *again = shlex.split(*record["commands"])
     assert (python, script) == ("python", "train.py")
     train_run(tmp_path / "two", *again)
     assert_same_run(tmp_path / "one", tmp_path / "two")

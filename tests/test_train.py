@@ -16,22 +16,24 @@ from helpers import (
     ROOT,
     args_of,
     checkpoint_of,
+    copied_model,
+    edit_json,
     read_json,
     refused,
     refused_by_eval,
     resume,
-    run_eval,
     train_run,
     words,
 )
 from tqdm import tqdm
 
 import train
+from policies.codec import Codec
 from tasks import CodeTask
 from training import run_folder
-from training.recorder import Recorder, Schedule
+from training.recorder import Recorder
 from training.report import report
-from training.run_folder import code_version, data_hash, find_run, read_records, run_folders
+from training.run_folder import check_items, code_version, read_records, run_folders
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
 SMALL += "--max-steps 2"
@@ -78,56 +80,72 @@ def assert_same_run(path: Path, other: Path):
     assert all(torch.equal(weights[name], other_weights[name]) for name in weights)
 
 
-def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("runs/mine").mkdir(parents=True)
-    Path("mine").mkdir()  # some folder, and no run
-    folders = [str(find_run(name)) for name in ("mine", "runs/mine", "not-there")]
-    assert folders == ["runs/mine", "runs/mine", "not-there"]
-    assert "no runs/mine/args.json" in refused(capsys, "--resume mine")
-
-
-def test_a_glob_s_other_files_are_no_runs(tmp_path, monkeypatch, capsys):
-    """A folder of runs stands for them. A name that is nothing is a mistake."""
-    monkeypatch.chdir(tmp_path)
+def test_runs_are_found_by_name_folder_or_glob(tmp_path, capsys):
+    """A folder of runs stands for them. A glob's other files are no runs."""
     for name in ("runs/b", "runs/a", "else/c"):
         Path(name).mkdir(parents=True)
         Path(name, "args.json").write_text('{"args": {"num_agents": 2}}', encoding="utf-8")
+    Path("b").mkdir()  # some folder, and no run
     Path("runs/empty").mkdir()
     Path("runs/compare.png").touch()
     names = ["runs/compare.png", "runs/empty", "b", "else"]
     assert list(map(str, run_folders(names))) == ["runs/b", "else/c"]
     assert list(map(str, run_folders(["runs"]))) == ["runs/a", "runs/b"]
-    assert "no run in runs/empty runs/compare.png" in refused_by_eval(
-        capsys, "page runs/empty runs/compare.png"
-    )
-    for mode in ("page", "compare"):
-        assert "nothing: there is no run" in refused_by_eval(capsys, mode, "nothing runs")
+    assert "no runs/empty/args.json" in refused(capsys, "--resume empty")
+    assert "no run in runs/empty" in refused_by_eval(capsys, "page runs/empty runs/compare.png")
+    assert "nothing: there is no run" in refused_by_eval(capsys, "compare nothing runs")
 
 
-def test_a_run_knows_its_code(tmp_path, capsys):
-    """The last commit of code, and a hash of what differs from it; other code is told."""
-    plug_in = tmp_path / "mine.py"
-    text = "import namesake.mine\ndef short(item, texts):\n    return 1.0\nshort.maximum = 1.0\n"
-    plug_in.write_text(text)
-    (tmp_path / "namesake").mkdir()
-    (tmp_path / "namesake/mine.py").touch()
-    path = run(tmp_path / "run", f"--max-steps 1 --reward {plug_in}:short")
+PLUG_IN = """
+import random
+from tasks import Coop
+class Task(Coop):
+    def items(self, split):
+        return super().items(split)[COUNT:]
+def short(item, texts):
+    return 1.0
+short.maximum = 1.0
+"""
+
+
+def test_a_run_knows_its_code_and_its_items(tmp_path, capsys):
+    """The last commit of code with a hash of what differs, and a digest of each split."""
+    file = Path("mine.py")
+    file.write_text(PLUG_IN.replace("COUNT", "0"), encoding="utf-8")
+    path = run(tmp_path / "run", "--max-steps 1 --task mine.py:Task --reward mine.py:short")
     record = read_json(path / "args.json")
     assert record["code"] == [code_version(record["args"])]
     assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
-    plug_in.write_text(text.replace("return 1.0", "return 0.5"))
+    file.write_text(PLUG_IN.replace("COUNT", "-999999"), encoding="utf-8")
     other = code_version(record["args"])
     capsys.readouterr()
     resume(path, "--max-steps 2")
-    assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in (
-        capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in said
+    assert "with --max-steps 2 in place of 1 the learning rates" in said
     now = read_json(path / "args.json")
-    assert now["code"] == [*record["code"], other]
-    first, second = now["files"].pop("mine.py").split()  # what was executed, first and then
-    assert first == record["files"].pop("mine.py") != second
-    assert now["files"].items() >= record["files"].items()
+    assert (now["code"], now["max_steps"]) == ([*record["code"], other], [1, 2])
+    assert (len(now["commands"]), now["date"]) == (2, record["date"])
+    with pytest.raises(ValueError, match="the items of test are not those"):
+        check_items(now, "test", [{}])
+
+
+def test_a_chat_template_sees_the_date_of_the_run(tmp_path):
+    """Also when it goes on or is evaluated, and in a format that is not literal."""
+    model = copied_model(tmp_path / "model")
+    template = "{% set form = '%Y-%m-' ~ '%d' %}{{ strftime_now(form) }} {{ messages[0].content }}"
+    edit_json(model / "tokenizer_config.json", chat_template=template)
+    path = run(tmp_path / "run", f"--model {model} --chat-template --max-steps 1")
+    edit_json(path / "args.json", date="1999-12-31T00:00:00")
+    seen = []
+    with pytest.MonkeyPatch.context() as patched:
+        encode = Codec.encode
+        patched.setattr(Codec, "encode", lambda self, *a: seen.append(self) or encode(self, *a))
+        resume(path, "--max-steps 2")
+    codec = seen[-1]
+    shown = codec.tokenizer.decode(codec.encode("Hi", True, 999))
+    assert shown.startswith("1999-12-31 Hi")
+    assert template == codec.tokenizer.chat_template  # which is saved with the agents
 
 
 def test_a_run_writes_what_it_promises(tmp_path):
@@ -148,16 +166,16 @@ def test_a_run_writes_what_it_promises(tmp_path):
     for when in ("before", "after"):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
     card = (finished / "agents/1/README.md").read_text()
-    both = f"| {summary['before']['return']:.3f} | {summary['after']['return']:.3f} |"
-    for text in ("from `tiny`", both, "Trained by: `python", '/1"'):
+    both = (summary[when]["return"] for when in ("before", "after"))
+    for text in ("from `tiny`", "was {:.3f} before and\n{:.3f} after".format(*both), "    python"):
         assert text in card
     weights = finished / "agents/1/adapter_model.safetensors"
     assert weights.stat().st_mode == (finished / "args.json").stat().st_mode  # as the umask says
     moved = finished.rename(tmp_path / "my run")
-    for command in (f"eval.py show --run '{moved}'", f"train.py --resume '{moved}' --max"):
-        assert command in report(moved, 4.0)
-    assert re.search(r"after \(turn 0, reward \d\.\d\d of 4\)", report(moved, 4.0))
-    assert f"page:      python eval.py page '{moved}'" in report(moved, 4.0)
+    told = report(moved, 4.0)
+    for line in (f"--run '{moved}'", f"train.py --resume '{moved}' --max", f"page '{moved}'"):
+        assert line in told
+    assert re.search(r"after \(turn 0, reward \d\.\d\d of 4\)", told)
     assert "max_steps: 3\n" in (moved / "hparams.yaml").read_text()
     assert f"--resume '{moved}'" in run_folder.resume_command(moved)
 
@@ -195,7 +213,7 @@ def test_the_same_command_goes_on(tmp_path, capsys):
     run(path, "--max-steps 3")
     assert capsys.readouterr().out.endswith(f"{path} is finished: 3 steps\n")
     assert before == {file: file.stat().st_mtime_ns for file in path.rglob("*")}
-    assert len(read_json(path / "args.json")["resumed"]) == 1
+    assert len(set(read_json(path / "args.json")["max_steps"])) == 1
 
 
 def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
@@ -208,31 +226,37 @@ def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
 @pytest.mark.parametrize(
     "argv",
     [
-        "--num-agents 1 --bits 8 --logger none",
-        "--logger none --num-agents 3 --turns 2 --branching chain --advantage rloo",
-        "--model tiny tiny --bits 4 --joint aligned",
-        "--precision bf16-mixed --lora-rank 0 --normalize token",
-        "--checkpointing --lr 1e-3 2e-3 --grad-clip 0",
-        "--bits 16 --turns 2 --temperature 0.7 --top-p 0.9 --top-k 20 --warmup-steps 1",
+        "--num-agents 1 --bits 8",
+        "--logger none --num-agents 3 --turns 2 --branching chain --advantage rloo --freeze 1",
+        "--model tiny tiny --bits 4 --joint aligned --eval-every 1",
+        "--precision bf16-mixed --lora-rank 0 --normalize token --freeze 0",
+        "--checkpointing --lr 1e-3 2e-3 --grad-clip 0 --kl-coef 0.1",
+        "--bits 16 --turns 2 --temperature 0.7 --top-p 0.9 --top-k 20 --warmup-steps 1 --share",
     ],
 )
-def test_every_switch_trains_and_writes(argv, tmp_path):
-    path = run(tmp_path / "run", "--eval-limit 1 --max-new-tokens 12 --max-steps 1", argv)
-    assert len(lines(path, "metrics.jsonl")) == 1
-    agents = args_of(path)["num_agents"]
-    weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"
-    for agent in range(agents):
-        assert (path / f"agents/{agent}" / weights).is_file()
-    assert any(".mlp." in name for name in adapters(path)) == ("attention" not in argv)
+def test_four_steps_are_two_and_two_more(argv, tmp_path):
+    """With every switch. What a frozen agent has does not move."""
+    small = "--eval-limit 1 --max-new-tokens 12 --max-steps 4 --save-every 1"
+    whole = run(tmp_path / "whole", small, argv)
+    path = tmp_path / "part"
+    with pytest.raises(SystemExit), signalled_after(2, signal.SIGTERM):
+        run(path, small, argv)
+    early = agents(path)
+    run(path, small, argv)
+    assert_same_run(path, whole)
+    assert agents(path) == agents(whole)
+    frozen = [int(number) for number in re.findall(r"--freeze (\d)", argv)]
+    assert [number for number in early if early[number] == agents(path)[number]] == frozen
     assert bool(list(path.glob("events.*"))) == ("--logger" not in argv)
-    if "--bits 4" in argv:  # a quantized run is evaluated, with adapters on its base and without
-        methods = "--method trained naive single --greedy --limit 1"
-        run_eval(methods, f"--run {path} --json {tmp_path}/json")
-        assert len(read_json(tmp_path / "json")["methods"]) == 3
 
 
-def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def agents(path: Path) -> dict[int, bytes]:
+    """Return the weights that a run saved, by agent."""
+    files = path.glob("agents/*/*.safetensors")
+    return {int(file.parent.name): file.read_bytes() for file in files}
+
+
+def test_dry_run_writes_nothing(tmp_path, capsys):
     train.main(words(SMALL, "--dry-run"))
     out = capsys.readouterr().out
     for text in (
@@ -259,8 +283,9 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
 
 
 def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, capsys):
-    recorder = Recorder(tmp_path, {}, Schedule(20, 0, 1, 1), {})
+    recorder = Recorder(tmp_path, {}, {"args": {}})
     recorder.bar = tqdm(disable=True)
+    recorder.last = 20
     metrics = {"return": 0.25, "metric/pass": 0.5, "groups_with_gradient": 0.0, "seconds/step": 2.0}
     for share in [0] * 9 + [0.1] + [0] * 11:
         recorder.tell(CodeTask, 7, metrics | {"groups_with_gradient": share})
@@ -271,11 +296,6 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
     recorder.flat = 9
     recorder.tell(CodeTask, 7, metrics | {"return": 1.0})
     assert "Try harder problems, or stop here" in capsys.readouterr().err
-
-
-def test_a_users_task_may_take_a_folder_as_its_data(tmp_path):
-    assert data_hash(str(tmp_path)) is None
-    assert data_hash(__file__) != data_hash(os.__file__)
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):

@@ -1,13 +1,10 @@
 """Play held-out problems, and write joint responses down."""
 
-import contextlib
 import itertools
 import math
 import statistics
 import sys
 import textwrap
-import time
-from collections import Counter
 from collections.abc import Iterator
 
 import torch
@@ -19,28 +16,8 @@ from policies.codec import as_text
 from policies.sampling import Sampling
 from rewards import logged, total
 from training.metrics import problem_returns
-from training.terminal import counted
 
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
-PAUSE = 30  # seconds between the lines of progress where the output is not a terminal
-
-
-class Lines:
-    """Show progress as plain lines, at the start and now and then, in place of a bar."""
-
-    def __init__(self, title: str, total: int, file):
-        self.title = title
-        self.total = total
-        self.file = file
-        self.done = 0
-        self.printed = time.monotonic()
-        print(f"{title}: {counted(total, 'problem')}", file=file, flush=True)
-
-    def update(self, count: int = 1) -> None:
-        self.done += count
-        if self.done < self.total and time.monotonic() >= self.printed + PAUSE:
-            self.printed = time.monotonic()
-            print(f"{self.title}: {self.done} of {self.total}", file=self.file, flush=True)
 
 
 def play(
@@ -49,7 +26,7 @@ def play(
     seed: int,
     samples: int,
     sampling: Sampling,
-    bar: tqdm | Lines,
+    bar: tqdm,
 ) -> list[list[Node]]:
     """Return the nodes of each turn of all items, played a few items at a time.
 
@@ -69,31 +46,19 @@ def play(
     return turns
 
 
-def progress(title: str, count: int, file=None, shown: bool = True):
-    """Return the context of a bar over so many problems on standard error, or another file.
-
-    A file that is not a terminal gets lines.
-    """
+def progress(title: str, count: int, file=None, shown: bool = True) -> tqdm:
+    """Return a bar over so many problems, which a terminal shows: standard error, or another."""
     file = file or sys.stderr
-    if shown and not file.isatty():
-        return contextlib.nullcontext(Lines(title, count, file))
-    return tqdm(
-        desc=title,
-        total=count,
-        unit="problem",
-        leave=False,
-        file=file,
-        disable=not shown,
-    )
+    hidden = not (shown and file.isatty())
+    return tqdm(desc=title, total=count, unit="problem", leave=False, file=file, disable=hidden)
 
 
-def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, dict, list[Node]]:
+def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, list[Node]]:
     """Play items sampled and greedily.
 
-    Returns the measures, each by problem, and the first nodes of the greedy rollout.
+    Returns the measures, and the first nodes of the greedy rollout.
     """
     measures = {}
-    per_problem = {}
     seed = module.algorithm.seed
     passes = (
         ("sampled", "", EVAL_SAMPLES, module.sampling),
@@ -105,15 +70,13 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
             turns = play(module.rollout, items, seed, samples, sampling, bar)
         returns = problem_returns(turns, module.rollout)
         deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
-        per_problem[f"{prefix}return"] = returns
         measures[f"{prefix}return"] = statistics.fmean(returns)
         measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
         by_problem = [end_parts(root) for root in turns[0]]
         for name in dict.fromkeys(itertools.chain(*by_problem)):
             values = [parts.get(name, 0.0) for parts in by_problem]
             measures[prefix + name] = statistics.fmean(values)
-            per_problem[prefix + name] = values
-    return measures, per_problem, turns[0]
+    return measures, turns[0]
 
 
 def end_parts(root: Node) -> dict[str, float]:

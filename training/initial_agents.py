@@ -22,8 +22,8 @@ from training.run_folder import (
     agent_folder,
     check_base,
     find_run,
-    has_agents,
     read_args,
+    read_summary,
     resume_command,
 )
 
@@ -92,7 +92,7 @@ def _folder(name: str, agent: int, agents: int) -> Path:
             f"--init {name}: it has {count} agents and this team {agents}; name a folder "
             f"for each, such as {run}/agents/0"
         )
-    if not has_agents(run, flags):
+    if not read_summary(run):
         raise ValueError(f"--init {name}: it is not finished: {resume_command(run)}")
     return agent_folder(run, agent if count > 1 else 0, flags)
 

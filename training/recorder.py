@@ -1,8 +1,7 @@
 """Record a run: what it writes, its evaluations, its checkpoints and its end by a signal.
 
 Lightning logs the numbers: log_dict those of a step, the logger those of an evaluation with its
-step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts back. It writes
-examples.jsonl anew each time.
+step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts back.
 """
 
 import contextlib
@@ -10,6 +9,7 @@ import html
 import itertools
 import os
 import secrets
+import shutil
 import signal
 import sys
 import time
@@ -24,22 +24,20 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from tqdm import tqdm
 
 from magrpo import MAGRPO
+from policies import processes
 from policies.loading import save_agent
-from training.held_out import as_markdown, episode, evaluate, play, played, sample_record
+from training.held_out import as_markdown, episode, evaluate, played, sample_record
 from training.metrics import measure, memory_gib
 from training.report import model_card
 from training.run_folder import (
     CHECKPOINT,
     json_line,
     write_json,
-    write_lines,
     write_whole,
 )
 from training.terminal import remedy
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
-SHOWN = 3  # held-out problems in examples.jsonl
-MOMENTS = 12  # at which they are played, besides the first
 
 
 class Stopped(BaseException):
@@ -79,16 +77,6 @@ class Signals:
             yield
         finally:
             self.playing = False
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When a run evaluates, saves and ends: train.py's flags of the same names."""
-
-    max_steps: int
-    eval_every: int
-    save_every: int
-    sample_every: int
 
 
 def make_logger(flags: dict, directory: Path, kept: int):
@@ -136,17 +124,16 @@ class Recorder(L.Callback):
 
     directory: Path
     held_out: dict  # split -> items
-    schedule: Schedule
-    flags: dict  # of the run, for the logger
+    record: dict  # of args.json
     saved: int = 0  # step of the checkpoint on disk
 
     def __post_init__(self):
-        # The measures before and after, the returns of each problem, and a joint response of each.
-        self.summary = {name: {} for name in ("before", "after", "returns", "example")}
+        self.flags = self.record["args"]
+        # The measures before and after, and a joint response of each.
+        self.summary = {name: {} for name in ("before", "after", "example")}
         self.start = time.perf_counter()  # as if earlier processes of this run had ended just then
         self.recorded = None  # steps whose metrics and samples are on disk. None: it has not begun
         self.schemes = []  # names of the ways of dividing the work that were seen
-        self.examples = []  # greedy joint responses to the same few problems, at each moment
         self.evaluated = 0  # the step of the latest evaluation on dev
         self.flat = 0  # the latest steps in which no response had an advantage
 
@@ -154,7 +141,6 @@ class Recorder(L.Callback):
         return {
             "summary": self.summary,
             "schemes": self.schemes,
-            "examples": self.examples,
             "evaluated": self.evaluated,
             "seconds": time.perf_counter() - self.start,
         }
@@ -166,52 +152,61 @@ class Recorder(L.Callback):
     def on_train_start(self, trainer, module):
         module.rollout.interruptible = Signals().end_rollouts
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
+        self.check_processes(trainer, module)
         self.saved = module.global_step
-        trainer.should_stop = module.global_step >= self.schedule.max_steps
+        self.last = module.algorithm.max_steps
+        trainer.should_stop = module.global_step >= self.last
         if self.recorded is None:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", as_table(self.flags))
-            self.show_examples(trainer, module)
-            self.save(trainer)
+            self.save(trainer, module)
         self.recorded = module.global_step
         if self.evaluate_dev(trainer, module):  # an error or a signal came before that was done
-            self.save(trainer)
+            self.save(trainer, module)
         self.bar = tqdm(
             desc="training",
-            total=self.schedule.max_steps,
+            total=self.last,
             initial=module.global_step,
             file=sys.stdout,
             disable=not (trainer.is_global_zero and sys.stdout.isatty()),
         )
 
+    def check_processes(self, trainer, module) -> None:
+        """Give all processes the run's date. Raise ValueError if they have other items."""
+        module.team.set_date(trainer.strategy.broadcast(self.record["date"]))
+        items = self.record["items"]
+        if any(other != items for other in processes.gather(items)):
+            error = ValueError(
+                "the task gives each process other items: items() has to return the same list "
+                "each time (the order of a set changes)"
+            )
+            error.everywhere = True
+            raise error
+
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done = module.global_step
         step = done - 1
-        schedule = self.schedule
-        last = done >= schedule.max_steps
         metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
         module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
-        trainer.should_stop = last
-        if done % max(schedule.max_steps // MOMENTS, 1) == 0 or last:
-            self.show_examples(trainer, module)
+        trainer.should_stop = done >= self.last
         if trainer.is_global_zero:
             self.append("metrics.jsonl", [{"step": step, **metrics}])
-            if step % schedule.sample_every == 0:
+            if step % self.flags["sample_every"] == 0:
                 self.show_samples(trainer, module, step)
             self.tell(module.rollout.task, done, metrics)
         self.recorded = done  # from here on, an error or a signal saves the step
         self.evaluate_dev(trainer, module)
-        if done % schedule.save_every == 0 or last:
-            self.save(trainer)
+        if done % self.flags["save_every"] == 0 or trainer.should_stop:
+            self.save(trainer, module)
 
     def evaluate_dev(self, trainer, module) -> bool:
         """Evaluate on the dev problems, if that is due. Return whether it was."""
         done = module.global_step
-        every = self.schedule.eval_every
+        every = self.flags["eval_every"]
         if not every or done % every or done == self.evaluated:
             return False
-        measures, _, _ = self.evaluate(trainer, module, "dev")
+        measures, _ = self.evaluate(trainer, module, "dev")
         dev = {f"dev/{name}": value for name, value in measures.items()}
         for logger in trainer.loggers:  # the first process alone has one
             logger.log_metrics(dev, done - 1)
@@ -233,7 +228,7 @@ class Recorder(L.Callback):
         self.bar.update()
         if self.bar.disable:
             took = f"{metrics['seconds/step']:.1f} s"
-            print(f"step {done} of {self.schedule.max_steps}: {shown} ({took})", flush=True)
+            print(f"step {done} of {self.last}: {shown} ({took})", flush=True)
         self.flat = self.flat + 1 if metrics["groups_with_gradient"] == 0 else 0
         if self.flat == FLAT:
             tqdm.write(
@@ -247,9 +242,8 @@ class Recorder(L.Callback):
         self.test(trainer, module, "after")
         if not trainer.is_global_zero:
             return
-        self.save_agents(module)
         for agent in module.team.policies():
-            card = model_card(self.directory, agent, module, self.summary)
+            card = model_card(self.record, agent, module.rollout.task.reward, self.summary)
             write_whole(self.directory / f"agents/{agent}/README.md", card)
         head = {"steps": module.global_step, "seconds": time.perf_counter() - self.start}
         write_json(self.directory / "summary.json", head | self.summary)
@@ -258,9 +252,8 @@ class Recorder(L.Callback):
         """Evaluate on the test problems before or after training, unless --eval-limit is none."""
         if "test" not in self.held_out:
             return
-        measures, returns, nodes = self.evaluate(trainer, module, "test", when)
+        measures, nodes = self.evaluate(trainer, module, "test", when)
         self.summary[when] = measures
-        self.summary["returns"][when] = returns
         *_, (node, _) = episode(nodes[0], 0)
         self.summary["example"][when] = sample_record(module.global_step, node, 0)
         logged = {f"test/{name}": value for name, value in measures.items()}
@@ -270,24 +263,6 @@ class Recorder(L.Callback):
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
             return evaluate(module, self.held_out[split], f"held out, {when}")
-
-    def show_examples(self, trainer, module) -> None:
-        """Play a few held-out problems greedily, and write down what is done."""
-        if "test" not in self.held_out:
-            return
-        items = self.held_out["test"][:SHOWN]
-        greedy = module.sampling.greedy()
-        seed = module.algorithm.seed
-        may_end = module.rollout.interruptible
-        module.rollout.interruptible = contextlib.nullcontext  # the step is not yet recorded
-        with trainer.precision_plugin.forward_context():  # the precision of training
-            turns = play(module.rollout, items, seed, 1, greedy, tqdm(disable=True))
-        module.rollout.interruptible = may_end
-        done = module.global_step
-        for node in itertools.chain(*turns):
-            self.examples.append({"problem": node.problem, **sample_record(done, node, 0)})
-        if trainer.is_global_zero:
-            write_lines(self.directory / "examples.jsonl", self.examples)
 
     def shares(self, module) -> dict[str, float]:
         """Return the share of each scheme among the step's aligned joint responses.
@@ -313,10 +288,10 @@ class Recorder(L.Callback):
         here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
         unrecorded = self.recorded != module.global_step
         if not here_alone and not unrecorded and self.saved < module.global_step:
-            self.save(trainer)
+            self.save(trainer, module)
 
-    def save(self, trainer) -> None:
-        """Write checkpoints/last.ckpt.
+    def save(self, trainer, module) -> None:
+        """Write checkpoints/last.ckpt and agents/.
 
         Lightning's ModelCheckpoint saves neither before the first step nor after an exception in
         all processes.
@@ -324,11 +299,14 @@ class Recorder(L.Callback):
         # Every process comes here, and the first one writes (CheckpointFile).
         trainer.save_checkpoint(self.directory / CHECKPOINT)
         self.saved = trainer.global_step
-
-    def save_agents(self, module) -> None:
+        if not trainer.is_global_zero:
+            return
+        draft = self.directory / "agents.tmp"
+        shutil.rmtree(draft, ignore_errors=True)
         for agent in module.team.policies():
-            path = self.directory / "agents" / str(agent)
-            save_agent(module.team.base_of[agent], agent, path)
+            save_agent(module.team.base_of[agent], agent, draft / str(agent))
+        shutil.rmtree(self.directory / "agents", ignore_errors=True)
+        draft.rename(self.directory / "agents")
 
     def append(self, name: str, records: list[dict]) -> None:
         with (self.directory / name).open("a", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ import torch
 from magrpo import Algorithm
 from policies.loading import device
 from policies.memory import halving
-from policies.model_names import located, recorded_name
+from policies.model_names import located
 from training.held_out import as_markdown, sample_record
 from training.metrics import learning_share, memory_gib, problem_returns
 from training.run_folder import read_args, read_summary
@@ -20,25 +20,15 @@ MANY = 20_000  # joint responses of a step above which a run warns
 CARD = """\
 ---
 library_name: {library}
-pipeline_tag: text-generation
-tags: [magrpo, multi-agent, reinforcement-learning]
+tags: [magrpo]
 {hub}---
 # Agent {agent} of {agents}, trained on task {task}
 
-MAGRPO (arXiv 2508.04652) trained this agent from `{base}`, together with its team. All agents
-learned from one reward for their joint response: `{reward}`.
+MAGRPO (arXiv 2508.04652) trained this agent from `{base}` with its team, with reward `{reward}` for
+all of them. Its return on held-out problems, as a share of the maximum, was {before} before and
+{after} after, sampled. The code was of commit {commit}. The commands:
 
-| return on held-out problems, share of the maximum | before | after |
-|---|---|---|
-{figures}
-
-Trained by: `{command}`
-
-Load it, in the folder where that ran (the base `tiny`: in the project's):
-
-```python
-{code}
-```
+    {commands}
 """
 NEXT = """\
 ask:       python eval.py ask --run {run} "a problem in your words, or an item as JSON"
@@ -159,59 +149,26 @@ def dry_run(module) -> None:
         print(f"try {remedy(earned)}")
 
 
-def model_card(directory: Path, agent: int, module, summary: dict) -> str:
-    """Return the README.md of a trained agent, for the hub. summary: as in summary.json."""
-    record = read_args(directory)
+def model_card(record: dict, agent: int, reward: str, summary: dict) -> str:
+    """Return the README.md of a trained agent, for the hub. record: of args.json."""
     flags = record["args"]
-    name = flags["model"][agent]
-    base = located(name)
-    figures = ["| not measured | | |"]
-    if after := summary["after"]:
-        figures = []
-        for measure in ("return", "greedy/return"):
-            before = summary["before"][measure]
-            figures.append(f"| `{measure}` | {before:.3f} | {after[measure]:.3f} |")
-    dtype = str(module.team.base_of[agent].net.dtype).removeprefix("torch.")
+    base = flags["model"][agent]
+    figures = {}
+    for when in ("before", "after"):
+        measured = summary[when]
+        figures[when] = f"{measured['return']:.3f}" if measured else "not measured"
     return CARD.format(
         library="peft" if flags["lora_rank"] else "transformers",
-        hub="" if Path(base).exists() else f"base_model: {base}\n",  # the hub takes its own alone
-        base=near(name),
+        hub="" if Path(located(base)).exists() else f"base_model: {base}\n",
         agent=agent,
         agents=flags["num_agents"],
         task=flags["task"],
-        reward=module.rollout.task.reward,
-        figures="\n".join(figures),
-        command=record["command"],
-        code=code_to_load(flags, agent, directory / f"agents/{agent}", dtype),
+        base=base,
+        reward=reward,
+        commit=", then ".join(record["code"]),
+        commands="\n    ".join(record["commands"]),
+        **figures,
     )
-
-
-def code_to_load(flags: dict, agent: int, folder: Path, dtype: str) -> str:
-    """Return Python that loads a saved agent onto its base."""
-    base = located(flags["model"][agent])
-    names = "AutoModelForCausalLM, AutoTokenizer"
-    options = f', dtype="{dtype}"'
-    if flags["bits"] < 16:
-        names += ", BitsAndBytesConfig"
-        bits = f'load_in_{flags["bits"]}bit=True, bnb_4bit_quant_type="nf4"'
-        bits += f', bnb_4bit_compute_dtype="{dtype}"'
-        options += f", quantization_config=BitsAndBytesConfig({bits})"
-    lines = [f"from transformers import {names}", "", f'folder = "{near(folder)}"']
-    if flags["lora_rank"]:
-        lines.insert(0, "from peft import PeftModel")
-        lines.append(f'model = AutoModelForCausalLM.from_pretrained("{near(base)}"{options})')
-        lines.append("model = PeftModel.from_pretrained(model, folder)")
-    else:
-        lines.append("model = AutoModelForCausalLM.from_pretrained(folder)")
-    lines.append("tokenizer = AutoTokenizer.from_pretrained(folder)")
-    return "\n".join(lines)
-
-
-def near(name: str | Path) -> str:
-    """Return an embedded model's name, a path from the current folder, or another name as it is."""
-    name = recorded_name(str(name))
-    current = Path.cwd()
-    return str(Path(name).relative_to(current)) if Path(name).is_relative_to(current) else name
 
 
 def report(directory: Path, maximum: float) -> str:

@@ -5,7 +5,6 @@ eval.py and --resume read it. docs/metrics.md lists its files. The process that 
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -14,16 +13,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from policies.model_names import fingerprint, recorded_name
-
-if TYPE_CHECKING:
-    from train import Args
 
 try:
     import fcntl
@@ -38,8 +33,8 @@ CHECKPOINT = "checkpoints/last.ckpt"
 # Flags of train.py that change neither the algorithm nor the task. The size of a batch says what
 # several processes do.
 ASIDE = {
-    *("seed", "run", "resume", "sweep", "jobs", "logger", "eval_every", "save_every"),
-    *("sample_every", "debug", "dry_run", "checkpointing", "device", "devices", "num_nodes"),
+    *("seed", "run", "resume", "logger", "eval_every", "save_every", "sample_every"),
+    *("dry_run", "checkpointing", "device", "devices", "num_nodes"),
 }
 
 
@@ -75,19 +70,6 @@ def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
         models = flags["model"]
         agent = models.index(models[agent])
     return directory / "agents" / str(agent)
-
-
-def has_agents(directory: Path, flags: dict) -> bool:
-    """Return whether agents/ holds the agents of the run's last step.
-
-    While a finished run goes on, its agents/ are older than its checkpoint.
-    """
-    for agent in range(flags["num_agents"]):
-        if not agent_folder(directory, agent, flags).is_dir():
-            return False
-    if not (directory / CHECKPOINT).is_file():
-        return True
-    return bool(read_summary(directory))
 
 
 def resume_command(directory: Path) -> str:
@@ -203,19 +185,24 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(draft, path)
 
 
-def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
-    """Yield (number, object) of each line of a JSONL file. Raise ValueError for a bad line.
+def read_records(path: Path) -> list[dict]:
+    """Return the objects in a JSONL file, [] without a file. Raise ValueError for a bad line.
 
-    Only newlines end a line. str.splitlines would also split a text at U+2028.
+    A last line that a kill cut is left out. Only newlines end a line. str.splitlines would also
+    split a text at U+2028.
     """
-    number = 0
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-        for number, line in enumerate(lines, 1):
+    if not path.exists():
+        return []
+    records = []
+    lines = path.read_text("utf-8-sig", "replace").split("\n")
+    for number, line in enumerate(lines, 1):
+        try:
             if line.strip():
-                yield number, json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}, line {number}: not one JSON object ({error})") from error
+                records.append(json.loads(line))
+        except ValueError as error:
+            if number < len(lines):
+                raise ValueError(f"{path}, line {number}: not one JSON object ({error})") from error
+    return records
 
 
 @contextlib.contextmanager
@@ -232,7 +219,7 @@ def reading(path: Path):
 def read_args(directory: Path) -> dict:
     """Return a run's args.json, {"args": flags, "bases": fingerprints, "code": versions, ...}.
 
-    The embedded models have the names that every clone knows (finding.recorded_name).
+    The embedded models have the names that every clone knows (model_names.recorded_name).
     """
     path = directory / "args.json"
     if not path.is_file():
@@ -261,11 +248,8 @@ def experiment(directory: Path, defaults: dict) -> dict:
     for name in defaults:
         if name not in ASIDE:
             traits[f"--{name.replace('_', '-')}"] = flags[name]
-    traits["--data-hash"] = record.get("data_hash")
-    files = record.get("files", {})
-    traits["code/version"] = None if files else record["code"]  # an older run
-    for file, digest in files.items():
-        traits[f"code/{file}"] = digest
+    traits["--data-hash"] = record["items"]
+    traits["code/version"] = record["code"]
     return traits
 
 
@@ -274,52 +258,70 @@ def stem(name: str) -> str:
     return re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", name) or name
 
 
-def write_args(directory: Path, args: "Args") -> None:
-    """Write args.json of a run with these flags, a dataclass."""
-    flags = dataclasses.asdict(args)
-    flags["model"] = list(map(recorded_name, args.model))
-    command = shlex.join(["python", *sys.argv])
-    versions = {name: version(name) for name in PACKAGES}
-    record = {
-        "args": flags,
-        "versions": {"python": sys.version.split()[0]} | versions,
-        "command": command,
-        "resumed": [],
-        "bases": {recorded_name(name): fingerprint(name) for name in args.model},
-        "data_hash": data_hash(args.data),
-        "code": [code_version(flags)],  # of every process that went on with it
-        "files": loaded_files(),
+def new_record(models: list[str], splits: dict[str, list], scorer) -> dict:
+    """Return what a new run records besides its flags and the commands that train it."""
+    return {
+        "versions": {name: version(name) for name in PACKAGES},
+        "bases": {recorded_name(name): fingerprint(name) for name in models},
+        "items": {split: digest(items) for split, items in splits.items()},
+        "maximum": scorer.maximum,
+        "unit": "episode" if scorer.per_episode else "turn",  # of the maximum
+        "date": datetime.now().isoformat(timespec="seconds"),  # that chat templates see
+        "max_steps": [],
+        "commands": [],
+        "code": [],  # of every process that trained it
     }
-    if args.resume:
-        warn_of_other_code(directory)
-        before = read_args(directory)
-        for file, digest in before.get("files", {}).items():
-            if digest != record["files"].get(file):
-                record["files"][file] = f"{digest} {record['files'].get(file)}"
-        record["code"] = list(dict.fromkeys([*before["code"], *record["code"]]))
-        record["command"] = before["command"]
-        record["resumed"] = [*before["resumed"], command]
-    write_json(directory / "args.json", record)
 
 
-def data_hash(file: str | None) -> str | None:
-    """Return a hash of the file of --data. None: there is none, or a user's task takes a folder."""
-    if not file or not Path(file).is_file():
-        return None
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+def old_record(directory: Path, args, splits: dict[str, list]) -> dict:
+    """Return args.json of a run that goes on with these flags and items.
 
-
-def check_data(directory: Path, file: str | None, on_purpose: bool = False) -> None:
-    """Raise ValueError if a file is not the one that a run was trained on, or (on_purpose) say so.
-
-    In another file, the rows of a split may be those that the agents were trained on.
+    Raise ValueError if its models or its items were others. Say what else is not as it was.
     """
-    if read_args(directory).get("data_hash") in (None, data_hash(file)):
-        return
-    why = f"{file} has other rows than those that {directory} was trained on"
-    if not on_purpose:
-        raise ValueError(f"{why} (eval.py plays them where --data names the file)")
-    print(f"note: {why}", file=sys.stderr)
+    record = read_args(directory)
+    check_bases(directory, args.model)
+    for split, items in splits.items():
+        check_items(record, split, items)
+    warn_of_other_code(directory)
+    steps = record["max_steps"][-1]
+    if args.max_steps != steps:
+        print(
+            f"note: with --max-steps {args.max_steps} in place of {steps} the learning rates and "
+            "the optimism change in the middle of the run: it is compared apart from others",
+            file=sys.stderr,
+        )
+    return record
+
+
+def extended(record: dict, flags: dict) -> dict:
+    """Return the record of a run that begins or goes on with these flags."""
+    flags = flags | {"model": list(map(recorded_name, flags["model"]))}
+    added: dict = {
+        "max_steps": flags["max_steps"],
+        "commands": shlex.join(["python", *sys.argv]),
+        "code": code_version(flags),
+    }
+    for name, new in added.items():
+        added[name] = list(dict.fromkeys([*record[name], new]))
+    return record | {"args": flags} | added
+
+
+def digest(items: list[dict]) -> str:
+    """Return a hash of a split's items, in their order."""
+    text = json.dumps(items, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_items(record: dict, split: str, items: list[dict]) -> None:
+    """Raise ValueError if these are not the items that a run had in a split.
+
+    The problems of another list may be those that the agents were trained on.
+    """
+    if record["items"][split] != digest(items):
+        raise ValueError(
+            f"the items of {split} are not those that the run was trained with: --data has other "
+            "rows, or the task does not return the same list each time (the order of a set changes)"
+        )
 
 
 def code_version(flags: dict) -> str:
@@ -336,27 +338,6 @@ def code_version(flags: dict) -> str:
     if changes:
         commit += f"+{hashlib.sha256(changes).hexdigest()[:12]}"
     return commit
-
-
-def loaded_files() -> dict[str, str]:
-    """Return a digest of each file that training executes, by its path in the project.
-
-    These are the loaded modules that were not installed, so plug-ins and what they import are among
-    them, and the sandbox's worker. A file elsewhere has its name alone: clones may stand anywhere.
-    Files of one name have one digest.
-    """
-    library = Path(os.__file__).resolve().parent
-    paths = {ROOT / "programs/sandbox/worker.py"}
-    for module in list(sys.modules.values()):
-        path = Path(getattr(module, "__file__", None) or "").resolve()
-        installed = {"site-packages", "dist-packages"} & {*path.parts} or library in path.parents
-        if path.suffix == ".py" and path.is_file() and not installed:
-            paths.add(path)
-    digests = defaultdict(hashlib.sha256)
-    for path in sorted(paths):
-        name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
-        digests[name].update(path.read_bytes())
-    return {name: digest.hexdigest()[:12] for name, digest in digests.items()}
 
 
 def _git(*arguments: str) -> bytes:
@@ -382,8 +363,7 @@ def warn_of_other_code(directory: Path) -> None:
 def check_bases(directory: Path, models: list[str]) -> None:
     """Raise ValueError if a run's agents were trained on other models than these."""
     record = read_args(directory)
-    flags = record["args"]
-    for trained, name in zip(flags["model"], models, strict=True):
+    for trained, name in zip(record["args"]["model"], models, strict=True):
         check_base(record["bases"].get(trained), name, directory)
 
 
@@ -402,47 +382,39 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
         )
 
 
-def cut_back(directory: Path, args: "Args", module) -> int:
+def cut_back(directory: Path, max_steps: int, weights: dict) -> int:
     """Drop what a killed run wrote after its last checkpoint, and a line that was cut.
 
-    Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on.
+    Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on with
+    so many steps and these weights, by name.
     """
-    check_bases(directory, args.model)
-    check_data(directory, args.data)
-    records_of = {}  # read before anything is written: a damaged file changes nothing
-    for name in ("metrics.jsonl", "samples.jsonl"):
-        records_of[directory / name] = read_records(directory / name)
-    done = 0
-    if (directory / CHECKPOINT).exists():
-        done, _ = read_checkpoint(directory, module.state_dict())
-    if args.max_steps < done:
-        raise ValueError(f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it")
+    paths = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
+    # All is read before anything is written: a damaged file changes nothing.
+    records_of = {path: read_records(path) for path in paths}
+    done = checkpoint_steps(directory, weights)
+    if max_steps < done:
+        raise ValueError(f"{directory} has {done} steps: --max-steps {max_steps} is behind it")
     for path, records in records_of.items():
         write_lines(path, [record for record in records if record["step"] < done])
     return done
 
 
-def read_checkpoint(directory: Path, trained: dict, prefix: str = "") -> tuple[int, dict]:
-    """Return the steps of a run's checkpoint, and its weights whose names have the prefix.
-
-    trained: the weights that it has to have, by name.
-    """
+def checkpoint_steps(directory: Path, weights: dict) -> int:
+    """Return the steps of a run's checkpoint, 0 without one. Raise ValueError for other weights."""
     import torch
 
     from policies.loading import shapes
 
     path = directory / CHECKPOINT
-    weights = {}
+    if not path.exists():
+        return 0
     with reading(path):
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        step = state["global_step"]
-        for name, value in state["state_dict"].items():
-            if name.startswith(prefix):
-                weights[name] = value
-        saved_shapes = shapes(weights)
-    if saved_shapes != shapes(trained):
+        done = state["global_step"]
+        saved = shapes(state["state_dict"])
+    if saved != shapes(weights):
         raise ValueError(f"{path} is of another team than args.json says (agents or adapters)")
-    return step, weights
+    return done
 
 
 def read_summary(directory: Path) -> dict:
@@ -458,16 +430,3 @@ def read_summary(directory: Path) -> dict:
         summary = json.loads(path.read_text("utf-8"))
     is_last = summary.get("steps") == read_args(directory)["args"]["max_steps"]
     return summary if is_last else {}
-
-
-def read_records(path: Path) -> list[dict]:
-    """Return the objects in a run's JSONL file, [] without a file.
-
-    A last line that a kill cut is left out. Only newlines end a line. str.splitlines would also
-    split a text at U+2028.
-    """
-    if not path.exists():
-        return []
-    lines = path.read_text("utf-8", "replace").split("\n")[:-1]
-    with reading(path):
-        return list(map(json.loads, lines))

@@ -2,7 +2,7 @@
 
     python -m examples.building.pictures runs/build-1
 
-reads the run's examples.jsonl, the greedy joint responses to the same few test problems, and writes
+reads the run's summary.json, the greedy joint response to the first test problem, and writes
 build.png beside it. A cell shows its colour, the agent that built it, and a cross if it is wrong.
 """
 
@@ -14,34 +14,27 @@ from matplotlib.patches import Patch, Rectangle
 
 from examples.building.blocks import SIDE, target
 from examples.building.tasks import Build
-from training.run_folder import read_records
+from training.run_folder import read_summary
 
 COLORS = {"red": "#a01f36", "green": "#3f9c74", "pink": "#f7b8d4", "tan": "#cfa766"}
 HATCHES = ("///", "...", "---", "|||")  # of the agents: stripes, dots, bars, posts
 
 
 def draw_run(directory: Path) -> None:
-    """Write build.png, with a row for each problem. It shows the first turn."""
+    """Write build.png: the target, and what the team built before and after its training."""
     task = Build()
-    items = task.items("test")
-    records = read_records(directory / "examples.jsonl")
-    problems = sorted({record["problem"] for record in records})
-    steps = [records[0]["step"], records[-1]["step"]]
-    figure = Figure((6.6, 2 * len(problems) + 0.7), layout="constrained")
-    for number, problem in enumerate(problems):
-        item = items[problem]
-        axes = figure.add_subplot(len(problems), 3, 3 * number + 1, title="target")
-        paint(axes, {cell: (block, None) for cell, block in target(item).items()}, set())
-        for place, step in enumerate(steps, 3 * number + 2):
-            key = {"problem": problem, "step": step, "turn": 0}
-            record = next(record for record in records if key.items() <= record.items())
-            world = task.built(item, record["responses"])
-            wrong = (world.rules.target.keys() | world.cells.keys()) - world.correct()
-            title = f"step {step}, reward {record['reward']:.2f}"
-            axes = figure.add_subplot(len(problems), 3, place, title=title)
-            paint(axes, world.cells, wrong)
+    item = task.items("test")[0]
+    records = read_summary(directory)["example"].values()
+    figure = Figure((6.6, 2.7), layout="constrained")
+    axes = figure.add_subplot(1, 3, 1, title="target")
+    paint(axes, {cell: (block, None) for cell, block in target(item).items()}, set())
+    for place, record in enumerate(records, 2):
+        world = task.built(item, record["responses"])
+        wrong = (world.rules.target.keys() | world.cells.keys()) - world.correct()
+        title = f"step {record['step']}, reward {record['reward']:.2f}"
+        paint(figure.add_subplot(1, 3, place, title=title), world.cells, wrong)
     handles = []
-    for agent, hatch in enumerate(HATCHES[: len(records[0]["responses"])]):
+    for agent, hatch in enumerate(HATCHES[: len(record["responses"])]):
         handles.append(Patch(facecolor="w", hatch=hatch, label=f"built by agent {agent}"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
     figure.savefig(directory / "build.png", dpi=200)
