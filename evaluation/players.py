@@ -294,12 +294,14 @@ class Player:
 def load_agents(team: Team, directory: Path) -> None:
     """Load the agents that a run saved last, and let them see its date."""
     record = run_folder.read_args(directory)
+    if not (directory / "agents").is_dir():
+        command = run_folder.resume_command(directory)
+        raise ValueError(f"{directory} has no agents yet: {command}")
     if not run_folder.read_summary(directory):
-        if not (directory / "agents").is_dir():
-            raise ValueError(f"{directory} has no agents yet: {run_folder.resume_command(directory)}")
         print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)
     for agent in team.policies():
-        load_agent(team.base_of[agent], agent, run_folder.agent_folder(directory, agent, record["args"]))
+        path = run_folder.agent_folder(directory, agent, record["args"])
+        load_agent(team.base_of[agent], agent, path)
     team.set_date(record["date"])
 
 

@@ -63,9 +63,7 @@ def test_help_and_a_wrong_name_cost_no_library(program, tmp_path):
     [
         ("train", {}, 1000),
         ("eval", {}, 1000),
-        ("conftest", {}, 1000),
         ("the notebook", {}, 1000),
-        ("train", {"GOMP_SPINCOUNT": "7"}, 7),
         ("train", {"OMP_WAIT_POLICY": "passive"}, 0),
     ],
 )

@@ -29,7 +29,6 @@ from policies.model_names import TeamOptions
 from policies.team import Team
 from tasks import Task
 from train import module_of
-from training import report
 from training.held_out import played
 from training.metrics import measure
 from training.report import describe_base
@@ -227,24 +226,6 @@ def test_one_problems_rewards_do_not_leak_into_another():
     for a, b in zip(plain.turns[0], moved_up.turns[0], strict=True):
         torch.testing.assert_close(a.advantages, b.advantages)
     assert len({node.item["word"] for node in plain.turns[0]}) == 4
-
-
-@pytest.mark.parametrize("argv", ["--joint cross", "--joint aligned", "--joint 5 --num-agents 3"])
-@pytest.mark.parametrize("turns", ["--turns 1", "--turns 3", "--turns 3 --branching chain"])
-def test_the_joint_responses_of_a_step_are_counted_before_it(argv, turns, monkeypatch, capsys):
-    module = new_module(long_answers, argv, turns, "--max-new-tokens 2 --num-generations 3")
-    with at_step(0):
-        nodes = itertools.chain(*module.play(2))
-    scored = sum(len(node.parts) for node in nodes)
-    monkeypatch.setattr(report, "MANY", scored - 1)
-    report.describe(module, {}, "echo", None)
-    assert f"warning: a step scores {scored} joint responses" in capsys.readouterr().err
-    monkeypatch.setattr(report, "MANY", scored)
-    report.describe(module, {}, "echo", None)
-    assert "a step scores" not in capsys.readouterr().err
-    said = report.describe(module, {}, "echo", None, processes=2)
-    assert "of 4 problems (2 in each of 2 processes)" in said
-    assert f"warning: a step scores {2 * scored} joint responses" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("normalize", ["sum", "token", "sequence"])

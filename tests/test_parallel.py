@@ -97,7 +97,7 @@ def test_a_signal_to_one_process_stops_both_and_resuming_ends_the_same(together,
     os.kill(other, signal.SIGTERM)
     assert end(process)[0] == 130
     assert len(lines(path, "metrics.jsonl")) < 4
-    assert "not --devices" in refused(capsys, "--resume", path, "--devices 1")
+    assert "has another --devices" in refused(capsys, "--resume", path, "--devices 1")
     output_of(command("--resume", path))
     assert_same_run(path, together)
 

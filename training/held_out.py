@@ -5,6 +5,7 @@ import math
 import statistics
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 
 import torch

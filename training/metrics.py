@@ -44,11 +44,8 @@ def measure(module) -> Measures:
         metrics |= completions(nodes, agent)
     metrics |= logp_differences(module)
     metrics["skipped"] = len(module.skipped)
-    if len(set(module.learning_rates)) == 1:
-        metrics["lr"] = module.learning_rates[0]
-    else:
-        for agent, rate in enumerate(module.learning_rates):
-            metrics[f"lr/{agent}"] = rate
+    rates = {f"lr/{agent}": rate for agent, rate in enumerate(module.learning_rates)}
+    metrics |= rates if len(set(rates.values())) > 1 else {"lr": rates["lr/0"]}
     seconds = module.rollout.seconds
     metrics |= {f"seconds/{name}": value for name, value in seconds.items()}
     metrics["seconds/step"] = sum(seconds.values())
@@ -58,33 +55,23 @@ def measure(module) -> Measures:
 
 def completions(nodes: list, agent: int) -> Measures:
     """Return the measures of an agent's responses, {} where it did not speak."""
-    count = 0
-    tokens = 0
-    clipped = 0
-    entropy = 0.0
-    for node in nodes:
-        if node.prompts[agent]:
-            for response in node.responses[agent]:
-                count += 1
-                tokens += len(response.tokens)
-                clipped += not response.ended
-                entropy += response.entropy
-    if not count:
+    spoken = [node.responses[agent] for node in nodes if node.prompts[agent]]
+    responses = [*itertools.chain(*spoken)]
+    if not responses:
         return {}
+    tokens = sum(len(response.tokens) for response in responses)
+    cut_off = sum(not response.ended for response in responses)
     return {
-        f"completions/{agent}/mean_length": tokens / count,
-        f"completions/{agent}/clipped_ratio": clipped / count,
-        f"entropy/{agent}": entropy / tokens,
+        f"completions/{agent}/mean_length": tokens / len(responses),
+        f"completions/{agent}/clipped_ratio": cut_off / len(responses),
+        f"entropy/{agent}": sum(response.entropy for response in responses) / tokens,
     }
 
 
 def sampled_tokens(nodes: Iterable) -> int:
     """Return the number of tokens that all agents sampled at these nodes."""
-    tokens = 0
-    for node in nodes:
-        for response in itertools.chain(*node.responses):
-            tokens += len(response.tokens)
-    return tokens
+    responses = itertools.chain(*itertools.chain(*(node.responses for node in nodes)))
+    return sum(len(response.tokens) for response in responses)
 
 
 def memory_gib() -> float:

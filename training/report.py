@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from magrpo import Algorithm
 from policies.loading import device
 from policies.memory import halving
 from policies.model_names import located
@@ -16,7 +15,6 @@ from training.metrics import learning_share, memory_gib, problem_returns
 from training.run_folder import read_args, read_summary
 from training.terminal import ALL, counted, printable, remedy
 
-MANY = 20_000  # joint responses of a step above which a run warns
 CARD = """\
 ---
 library_name: {library}
@@ -48,13 +46,6 @@ def describe(module, held_out: dict, task: str, init: list[str] | None, processe
     """
     options = module.algorithm
     batch = options.batch_size * processes  # problems of a step
-    count = joint_responses(options, batch, module.team.size, module.rollout.episode.turns)
-    if count > MANY:
-        print(
-            f"warning: a step scores {count:,} joint responses. Fewer: --joint K, in which each "
-            "response is in K; --branching chain, with several turns; --batch-size",
-            file=sys.stderr,
-        )
     rates = [f"{rate:g}" for rate in dict.fromkeys(options.lr)]
     problems = counted(len(module.problems), "problem")
     splits = [f"{len(items)} of {split}" for split, items in held_out.items()]
@@ -83,17 +74,6 @@ def describe(module, held_out: dict, task: str, init: list[str] | None, processe
         lines.append(f"shared:  agents of one base are one policy ({count} in all)")
     lines.append(f"device:  {where()}")
     return "\n".join(lines)
-
-
-def joint_responses(options: Algorithm, batch: int, agents: int, turns: int) -> int:
-    """Return how many joint responses to `batch` problems are scored, if no episode ends early."""
-    group = options.num_generations
-    count = group * min(options.joints, group ** (agents - 1))  # of a node with G samples
-    if options.branching == "tree":
-        count *= sum(group**turn for turn in range(turns))  # nodes of a problem
-    else:
-        count += group * (turns - 1)
-    return batch * count
 
 
 def describe_base(base, module) -> str:

@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -228,34 +227,6 @@ def read_args(directory: Path) -> dict:
         record = json.loads(path.read_text("utf-8"))
         record["args"]["num_agents"]
     return record
-
-
-def experiment(directory: Path, defaults: dict) -> dict:
-    """Return what tells a run from those of other experiments, by the names of its traits.
-
-    These are "--task" and the other flags that change the algorithm or the task. The hash of the
-    data and "code/<file>", the digests of the files that were executed, are traits, too. `defaults`
-    has all flags, because an older run may lack some. Folders of --init lose the endings that are
-    their seeds.
-    """
-    record = read_args(directory)
-    flags = defaults | record["args"]
-    flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
-    flags["engine"] = bool(flags["engine"])
-    if flags["init"]:
-        flags["init"] = ["/".join(map(stem, Path(folder).parts)) for folder in flags["init"]]
-    traits = {}
-    for name in defaults:
-        if name not in ASIDE:
-            traits[f"--{name.replace('_', '-')}"] = flags[name]
-    traits["--data-hash"] = record["items"]
-    traits["code/version"] = record["code"]
-    return traits
-
-
-def stem(name: str) -> str:
-    """Return a run's name without the ending that is its seed."""
-    return re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", name) or name
 
 
 def new_record(models: list[str], splits: dict[str, list], scorer) -> dict:
