@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -296,13 +295,6 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp
     assert checkpoint.read_bytes() == before
     resume(full, "--max-steps 6")
     assert_same_run(full, six)
-
-
-def test_a_checkpoint_is_written_beside_the_one_before_and_nowhere_else(tmp_path, monkeypatch):
-    """The temporary folder may be small."""
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    path = in_this_process(tmp_path / "run", 1)
-    assert checkpoint_of(path)["global_step"] == 1
 
 
 # --- rewards --------------------------------------------------------------------------------------
