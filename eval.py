@@ -20,7 +20,6 @@ Commands:
 | only-<i>     | only agent i trained, its partners untrained: who has learned what?              |
 | single       | one untrained model does the whole task, with as many new tokens as the team     |
 |              | together (--single-model: another, say a larger one)                             |
-| reference    | the data set's own solutions                                                     |
 
 The control of a team is another run, trained with --num-agents 1: --run TEAM CONTROL.
 
@@ -218,7 +217,7 @@ def evaluate(args: argparse.Namespace) -> tuple[dict, Task, list[dict]]:
         resolve_bits(flags)
         if args.greedy:
             flags.temperature = 0.0
-        methods_of[run] = players.methods(flags, run is not None, items)
+        methods_of[run] = players.methods(flags, run is not None)
     known = list(dict.fromkeys(itertools.chain(*methods_of.values())))
     chosen = args.method or known
     for name in chosen:
@@ -274,7 +273,7 @@ def play_run(
             if not any(turn["parts"] for record in records for turn in record["turns"]):
                 raise ValueError(f"the reward scored no turn of {name} (it returned {{}})")
             latency = {}
-            if args.command == "table" and name != "reference":
+            if args.command == "table":
                 latency = player.speed(label, rollout, items, args.seed)
         except Exception as error:
             # A task may need a team, and a prompt with partners' texts may be too long.

@@ -5,15 +5,12 @@ Prompts, sampling and rewards are those of training, because the same objects ma
 `flags` are those of train.py, resolved (train.Args).
 """
 
-import copy
 import dataclasses
 import itertools
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas
@@ -70,7 +67,8 @@ class Sequential(Rollout):
         for node in nodes:
             if not node.prompts:  # it is of the first turn
                 self.observe(node)
-            node.responses = [[silence()] * node.samples for _ in range(self.team.size)]
+            silence = [Response([], "", [], 0.0, True)] * node.samples
+            node.responses = [silence] * self.team.size
         for agent in range(self.team.size):
             speaking = [node for node in nodes if node.prompts[agent]]
             asked = []
@@ -119,26 +117,6 @@ class Discussion(Rollout):
                 node.feedback.setdefault(sample, []).append(shown(node, sample, partners))
 
 
-class Reference(Rollout):
-    """The items' own solutions at every turn, as one response of a single agent. No model plays."""
-
-    def speakers(self, item, turn):
-        return [0]
-
-    def observe(self, node):
-        """Ask nobody."""
-
-    def act(self, nodes, sampling):
-        for node in nodes:
-            node.observations = [""]
-            node.responses = [[silence(node.item["solution"])] * node.samples]
-
-
-def silence(text: str = "") -> Response:
-    """Return a response that no model has made."""
-    return Response([], text, [], 0.0, True)
-
-
 # --- methods --------------------------------------------------------------------------------------
 
 
@@ -151,7 +129,7 @@ class Method:
     alone: bool = False
 
 
-def methods(flags, is_trained: bool, items: list[dict]) -> dict[str, Method]:
+def methods(flags, is_trained: bool) -> dict[str, Method]:
     """Return the methods that apply, by name. The one of another model comes last."""
     agents = range(flags.num_agents)
     table = {}
@@ -164,9 +142,6 @@ def methods(flags, is_trained: bool, items: list[dict]) -> dict[str, Method]:
         if is_trained and not flags.share:
             for agent in agents:
                 table[f"only-{agent}"] = Method(trained=[agent])
-    if all(isinstance(item.get("solution"), str) for item in items):
-        table["reference"] = Method(Reference)
-    if len(agents) > 1:
         table["single"] = Method(alone=True)
     return table
 
@@ -224,11 +199,6 @@ class Player:
             for weight, value in zip(self.team.parameters_of(agent), values, strict=True):
                 weight.data.copy_(value)
         options = part_of(self.flags, Episode)
-        if method.rollout is Reference:
-            nobody: Any = SimpleNamespace(size=1, base_of={})
-            task = copy.copy(self.task)
-            task.feedback = lambda item, responses: [""]  # nobody reads it
-            return Reference(nobody, task, self.scorer, options)
         if method.rollout is not Rollout:  # its prompts hold partners' texts
             texts = 2 * len(agents) * options.turns * options.max_new_tokens
             limit = options.max_prompt_tokens + texts
