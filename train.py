@@ -421,7 +421,7 @@ def train(args: Args) -> None:
         if args.dry_run:
             return dry_run(module)
         *_, splits = prepared
-        record = run_folder.new_record(args.model, splits, module.rollout.reward)
+        record = run_folder.new_record(args.model, args.init, splits, module.rollout.reward)
         done = 0
         if first and args.resume:
             record = run_folder.old_record(directory, args, splits)

@@ -19,7 +19,7 @@ from training.flags import meant
 from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
 
 OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
-RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # traits that are not flags
+RECORDED = ["items", "maximum", "unit", "bases", "init", "max_steps"]  # beside the flags
 PROBLEMS = ["items", "eval-limit"]
 UNIT = ["maximum", "unit", "reward", "num-agents", "turns", "gamma"]  # of returns and rewards
 PART = re.compile("(reward|metric|agent)/.*(?<!_se)$")
@@ -160,8 +160,10 @@ def compare(
 ) -> str:
     """Return means and differences of groups of runs. Write the files that are named."""
     rows = read_runs(names)
-    old = (rows["items"] == "null") & (rows["items"] != "null").any()
+    old = rows["items"] == "null"
     lines = [f"{run} is of an older version: it is not compared" for run in rows["run"][old]]
+    if old.all():
+        raise ValueError("; ".join(lines))
     rows = rows[~old]
     columns = group_runs(rows, by)
     metrics = [name if name in rows else f"after/{name}" for name in metrics or ()]

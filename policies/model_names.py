@@ -10,7 +10,7 @@ DEVICE = "MAGRPO_DEVICE"  # environment variable with the device that --device c
 DEVICES = ("cuda", "mps", "cpu")
 ADAPTER = "adapter_config.json"  # as peft writes it
 WEIGHTS = "adapter_model.safetensors"
-MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # of a fingerprint
+MODEL_FILES = ("config.json", "tokenizer*.json", "*model*.safetensors")  # of a fingerprint
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ def find_model(name: str) -> None:
 
 
 def fingerprint(name: str) -> str | None:
-    """Return a hash of a model's files (config, tokenizer, weights), without its name.
+    """Return a hash of a model's or an adapter's files, without its name or an adapter's config.
 
     None: the files are the hub's, and not on this machine yet. The hash is of each file's size and
     of 64 blocks of 64 KiB, evenly spread, so it takes a moment for any size. Training moves every
     weight, and so cannot hide between the blocks.
     """
     folder = Path(name)
-    if not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file() and not is_adapter(folder):
         from huggingface_hub import try_to_load_from_cache
 
         config_path = try_to_load_from_cache(name, "config.json")

@@ -56,6 +56,7 @@ def test_what_changes_no_experiment_makes_no_group(tmp_path):
     [
         ("lr", [1e-4, 1e-4, 2e-4], [1e-4, 2e-4, 2e-4], 0),
         ("bases", {"m": "1"}, {"m": "2"}, 0),
+        ("init", ["1", "2"], ["1", "3"], 0),
         ("max_steps", [5], [3, 5], 0),  # a run that went on with another schedule
         ("items", {"test": "1"}, {"test": "2"}, 1),
         ("maximum", 4.0, 3.0, 1),
@@ -89,6 +90,8 @@ def test_runs_of_an_older_version_are_named_and_not_compared(tmp_path):
     write(tmp_path, "a")
     old = write(tmp_path, "b", items=None)
     assert f"{old} is of an older version" in runs.compare([str(tmp_path)])
+    with pytest.raises(ValueError, match="older version"):
+        runs.compare([str(old)])
 
 
 # --- statistics -----------------------------------------------------------------------------------

@@ -229,11 +229,12 @@ def read_args(directory: Path) -> dict:
     return record
 
 
-def new_record(models: list[str], splits: dict[str, list], scorer) -> dict:
+def new_record(models: list[str], init: list[str] | None, splits: dict[str, list], scorer) -> dict:
     """Return what a new run records besides its flags and the commands that train it."""
     return {
         "versions": {name: version(name) for name in PACKAGES},
         "bases": {recorded_name(name): fingerprint(name) for name in models},
+        "init": [str(fingerprint(folder))[:12] for folder in init or ()],
         "items": {split: digest(items) for split, items in splits.items()},
         "maximum": scorer.maximum,
         "unit": "episode" if scorer.per_episode else "turn",  # of the maximum
