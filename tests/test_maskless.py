@@ -15,6 +15,7 @@ from helpers import (
     score_alone,
     small_base,
     train_run,
+    world,
 )
 from test_policies import KINDS, gradients, looped, rows_of, sampled, small_kind
 
@@ -92,9 +93,9 @@ SMALL = "--batch-size 2 --num-generations 3 --max-new-tokens 4 --max-steps 2 --e
 def test_a_run_whose_texts_do_not_fit_into_a_window_goes_on(flags, tmp_path, capsys):
     tokenizer = transformers.AutoTokenizer.from_pretrained(ROOT / "tiny")
     size = {"vocab_size": len(tokenizer), "max_position_embeddings": 512}
-    for part in (small_kind("mistral", sliding_window=24, **size), tokenizer):
+    for part in (small_kind("mistral", sliding_window=4, **size), tokenizer):
         part.save_pretrained(tmp_path / "model")
-    run = train_run(tmp_path / "run", SMALL, flags, "--model", tmp_path / "model")
+    run = train_run(tmp_path / "run", SMALL, world(tmp_path), flags, "--model", tmp_path / "model")
     resume(run, "--max-steps 3")
     assert capsys.readouterr().err.count("each text runs alone from now on") == 1
     for metrics in read_records(run / "metrics.jsonl"):
