@@ -86,14 +86,14 @@ def test_where_texts_differ_alone_too_the_run_ends():
         team_of(base).falls_back(rows)
 
 
-SMALL = "--batch-size 2 --num-generations 3 --max-new-tokens 4 --max-steps 2 --eval-limit none"
+SMALL = "--batch-size 2 --num-generations 3 --max-new-tokens 12 --max-steps 2 --eval-limit none"
 
 
-@pytest.mark.parametrize("flags", ["--kl-coef 0.1 --share", "--lora-rank 0"])
+@pytest.mark.parametrize("flags", ["--kl-coef 0.1", "--lora-rank 0 --share"])
 def test_a_run_whose_texts_do_not_fit_into_a_window_goes_on(flags, tmp_path, capsys):
     tokenizer = transformers.AutoTokenizer.from_pretrained(ROOT / "tiny")
     size = {"vocab_size": len(tokenizer), "max_position_embeddings": 512}
-    for part in (small_kind("mistral", sliding_window=4, **size), tokenizer):
+    for part in (small_kind("mistral", sliding_window=8, **size), tokenizer):
         part.save_pretrained(tmp_path / "model")
     run = train_run(tmp_path / "run", SMALL, world(tmp_path), flags, "--model", tmp_path / "model")
     resume(run, "--max-steps 3")
