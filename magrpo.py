@@ -322,13 +322,11 @@ class Rollout:
 
     def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
         """Return the nodes of the first turn; key as in __call__."""
-        seed, stream, step, first = key
         nodes = []
         for number, item in enumerate(items):
+            node_key = (*key[:3], key[3] + number)
             histories = [[] for _ in range(self.team.size)]
-            nodes.append(
-                Node(number, item, (seed, stream, step, first + number), histories, samples)
-            )
+            nodes.append(Node(number, item, node_key, histories, samples))
         return nodes
 
     def encode(self, agent: int, item: dict, prompt: Prompt) -> tuple[int, ...]:
@@ -583,13 +581,13 @@ class MAGRPO(L.LightningModule):
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
         self.optimizers().zero_grad()  # the rollout may need the memory
-        self.turns = self.play(self.algorithm.batch_size * processes.place()[1])  # steps 1 to 4
-        self.set_advantages()  # step 5
-        with self.rollout.timed("update"):
-            self.compute_gradients(self.rows())  # step 6
-        if self.team.falls_back(self.learned):  # it sampled by another distribution
-            self.training_step(batch, batch_idx)  # again, one text after the other
-            return
+        fell_back = True
+        while fell_back:  # a base sampled by another distribution: the step is made again
+            self.turns = self.play(self.algorithm.batch_size * processes.place()[1])  # steps 1 to 4
+            self.set_advantages()  # step 5
+            with self.rollout.timed("update"):
+                self.compute_gradients(self.rows())  # step 6
+            fell_back = self.team.falls_back(self.learned)
         with self.rollout.timed("update"):
             self.norms = self.update()  # step 7
 
@@ -658,12 +656,13 @@ class MAGRPO(L.LightningModule):
                 if agent in options.freeze or not node.prompts[agent]:
                     continue  # it is frozen, or did not speak
                 values = node.advantages[agent].tolist()
+                prompt = node.prompts[agent]
                 for response, value in zip(node.responses[agent], values, strict=True):
-                    prompt = node.prompts[agent]
-                    row = Row(agent, prompt, response.tokens, value, share, node.problem)
-                    row.logps = response.logps
-                    rows.append(row)
-                    lengths[agent].append(len(response.tokens))
+                    tokens = response.tokens
+                    rows.append(
+                        Row(agent, prompt, tokens, value, share, node.problem, response.logps)
+                    )
+                    lengths[agent].append(len(tokens))
         for row in rows:
             if options.normalize == "sequence":
                 row.weight /= len(row.tokens)

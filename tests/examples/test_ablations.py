@@ -26,18 +26,13 @@ LEFT_BEHIND = shutil.ignore_patterns(".*", "runs", "tests", "docs", "bench", "__
 F64 = torch.float64
 
 
-def copy(folder: Path, diff: Path | None) -> Path:
-    """A copy of the sources, with the diff applied."""
+def run(folder: Path, diff: Path | None) -> list[dict]:
+    """The metrics of two steps of a copy of the sources, with the diff applied."""
+    chosen = []
     shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
     if diff:
         output_of(["git", "apply", diff], cwd=folder)
-    return folder
-
-
-def run(folder: Path, diff: Path | None) -> list[dict]:
-    """The metrics of two steps of a copy of the sources, with the diff applied."""
-    copy(folder, diff)
-    chosen = CHOSEN.get(diff.stem, "").split() if diff else []
+        chosen = CHOSEN.get(diff.stem, "").split()
     command = [sys.executable, "train.py", *SMALL.split(), *chosen, "--run", "x"]
     output_of(command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"})
     return read_records(folder / "runs/x/metrics.jsonl")
@@ -177,35 +172,11 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
 
 # --- the page -------------------------------------------------------------------------------------
 
-PAGE = ROOT / "docs/ablation.md"
 
-
-def test_the_ablation_of_the_docs_is_the_diff():
-    shown = re.search("```diff\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
-    assert set(shown.splitlines()) < set(
-        (ROOT / "examples/ablations/median.diff").read_text().split("\n")
-    )
-
-
-@pytest.mark.slow
-def test_the_ablation_of_the_docs_makes_a_table_and_a_figure(tmp_path):
-    """Its commands in a shell, in a copy of the sources. The runs are smaller."""
-    folder = tmp_path / "code"
-    shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    printed = []
-    for command in re.findall("^(?:git apply|python|for) .*$", PAGE.read_text(), re.MULTILINE):
-        small = command.replace("--max-steps 60", SMALL)
-        environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"}
-        printed.append(output_of(["sh", "-c", small], cwd=folder, env=environment).stdout)
-    _, checked, batch, *trained, table = printed
-    assert checked.strip() in PAGE.read_text()
-    assert "one joint response" in batch
-    assert "".join(trained).count("minutes: runs/") == 6
-    shown = PAGE.read_text().partition("```\nHeld-out problems")[2].partition("```")[0]
-    for line in shown.splitlines():  # the words, without the figures of 60 steps
-        assert " ".join(re.findall(r"[a-z/-]{2,}", line)) in " ".join(
-            re.findall(r"[a-z/-]{2,}", table)
-        )
-    assert (folder / "ablation.png").read_bytes()[1:4] == b"PNG"
-    assert (folder / "ablation.tex").read_text().count("tabular") == 4
+def test_the_page_shows_the_diff_and_what_it_computes(tmp_path):
+    page = (ROOT / "docs/ablation.md").read_text()
+    shown = re.search("```diff\n(.*?)```", page, re.DOTALL)[1]
+    diff = (ROOT / "examples/ablations/median.diff").read_text()
+    assert set(shown.splitlines()) < set(diff.splitlines())
+    returns = torch.tensor([0, 0, 0.5, 1])
+    assert f"`{patched('median', tmp_path).advantages(returns, 'median')}`" in page
