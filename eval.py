@@ -238,6 +238,7 @@ def evaluate(args: argparse.Namespace) -> tuple[dict, Task, list[dict]]:
     settings["reward"] = task.reward
     settings["maximum"] = largest_return(reward, first.turns, first.gamma)
     settings["problems"] = len(items)
+    settings["items"] = run_folder.digest(items)
     table = measures.summarize(records, task.measures, speeds)
     return {"settings": settings, "methods": table}, task, records
 
@@ -266,6 +267,8 @@ def play_run(
             if method.alone:
                 player = None  # frees its memory
                 player = Player(alone(flags, args.single_model), None, scorer)
+                if run:
+                    player.team.set_date(run_folder.read_args(run)["date"])
             rollout = player.rollout(method)
             records = []
             for count in [0] if args.greedy else [args.num_samples, 0]:
