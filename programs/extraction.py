@@ -36,7 +36,7 @@ import symtable
 import textwrap
 import threading
 import warnings
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -169,31 +169,32 @@ def _needed(statements: dict[int, Statement], name: str) -> tuple[set[int], set[
     They are the statements that bind a needed name, and those that may change its value. Of the
     rest the text could do without: they show the function.
     """
-    imports = (ast.Import, ast.ImportFrom)
     changeable = set()
     for statement in statements.values():
-        if not isinstance(statement.node, imports):
+        if not isinstance(statement.node, ast.Import | ast.ImportFrom):
             changeable |= statement.binds - {name}
+    users = defaultdict(set)  # name: the statements that bind it, or may change its value
+    for index, statement in statements.items():
+        names = statement.binds
+        match statement.node:
+            case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+                pass
+            case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias("*")]):
+                names = {"*"}  # nobody lists what depends on it
+            case _:
+                names |= statement.reads & changeable
+        for key in names:
+            users[key].add(index)
     kept = set()
-    needed = {name}
-    while True:
-        new = set()
-        for index, statement in statements.items():
-            match statement.node:
-                case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
-                    needs = False
-                case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias("*")]):
-                    needs = True
-                case _:
-                    changed = statement.reads & needed & changeable
-                    needs = statement.binds & needed or changed
-            if needs and index not in kept:
-                new.add(index)
-        if not new:
-            return kept, needed
-        kept |= new
-        for index in new:
-            needed |= statements[index].reads | statements[index].binds
+    needed = {name, "*"}
+    queue = [name, "*"]
+    while queue:
+        for index in users[queue.pop()] - kept:
+            kept.add(index)
+            new = (statements[index].binds | statements[index].reads) - needed
+            needed |= new
+            queue += new
+    return kept, needed
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -245,7 +246,9 @@ def share_of(text: str, kept: frozenset[int]) -> float:
     Comments in the lines of those statements count as kept.
     """
     statements, _ = top_level(text)
-    used = characters("\n".join(statements[index].lines for index in kept))
+    lines = [statements[index].lines for index in sorted(kept)]
+    # Statements of one line have it in common.
+    used = characters("\n".join(text for text, _ in itertools.groupby(lines)))
     size = characters(text)
     return min(used / size, 1.0) if size else 1.0
 

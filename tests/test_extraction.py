@@ -7,6 +7,7 @@ python -m pytest tests/test_extraction.py
 import gc
 import textwrap
 import threading
+import time
 
 import pytest
 from extraction_cases import CASES, PLAIN
@@ -87,6 +88,25 @@ RETURNS = {
 def test_what_returns_a_value(body):
     text = "def aux(x):\n" + textwrap.indent(body, "    ")
     assert extract(text, "aux", SOLVE).returns is RETURNS[body]
+
+
+LONG = {  # what takes quadratic time, if it can
+    "a chain": "\n".join(f"a{i} = a{i + 1}" for i in range(2000)),
+    "a line": "T = 1\n" + "T = T; " * 4000,
+    "prompts": ">>> aux(2)\n" * 3000,
+    "headers": "def aux(x:\n" * 3000,
+    "quotes": "'\"`" * 10_000,
+    "fences": "```\n" * 8000,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_any_text_gets_an_answer_in_bounded_time(name):
+    text = f"def aux(x):\n    return a0, T\n{LONG[name]}"
+    start = time.process_time()
+    part = extract(text, "aux", SOLVE)
+    assert 0 <= share_of(text, part.kept) <= 1
+    assert time.process_time() - start < 10
 
 
 def test_a_text_is_no_function():
