@@ -364,7 +364,7 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     path = run(tmp_path / "shared", shares)
     whole = run(tmp_path / "whole", shares, "--max-steps 3")
     assert [file.name for file in (path / "agents").iterdir()] == ["0"]
-    assert "agents of one base are one policy (1 in all)" in capsys.readouterr().out
+    assert "policies: 1\n" in capsys.readouterr().out
     resume(path, "--max-steps 3")
     assert agent(path) == agent(whole)
     apart = run(tmp_path / "apart", "--init", path, "--freeze 0 --max-steps 1")

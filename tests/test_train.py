@@ -108,7 +108,7 @@ short.maximum = 1.0
 """
 
 
-def test_a_run_knows_its_code_and_its_items(tmp_path, capsys):
+def test_a_run_knows_its_code_and_its_items(tmp_path, monkeypatch, capsys):
     """The last commit of code with a hash of what differs, and a digest of each split."""
     file = Path("mine.py")
     file.write_text(PLUG_IN.replace("COUNT", "0"), encoding="utf-8")
@@ -119,6 +119,7 @@ def test_a_run_knows_its_code_and_its_items(tmp_path, capsys):
     file.write_text(PLUG_IN.replace("COUNT", "-999999"), encoding="utf-8")
     other = code_version(record["args"])
     capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["train.py", "--resume"])
     resume(path, "--max-steps 2")
     said = capsys.readouterr().err
     assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in said

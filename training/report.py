@@ -49,14 +49,11 @@ def describe(module, held_out: dict, task: str, init: list[str] | None, processe
     rates = [f"{rate:g}" for rate in dict.fromkeys(options.lr)]
     problems = counted(len(module.problems), "problem")
     splits = [f"{len(items)} of {split}" for split, items in held_out.items()]
-    shared = ""
-    if processes > 1:
-        shared = f" ({options.batch_size} in each of {processes} processes)"
     lines = [
         f"task:    {task}, reward {module.rollout.task.reward}, {problems}; "
         f"held out: {', '.join(splits) or 'none'}",
         f"plan:    {counted(options.max_steps, 'step')} of "
-        f"{counted(batch, 'problem')}{shared}, "
+        f"{counted(batch, 'problem')}, "
         f"{counted(options.num_generations, 'sample')} an agent, lr {' '.join(rates)}",
     ]
     for number, base in enumerate(module.team.bases):
@@ -69,9 +66,7 @@ def describe(module, held_out: dict, task: str, init: list[str] | None, processe
         if init:
             line += f", from {init[agent]}"
         lines.append(line)
-    if module.team.options.share:
-        count = len(module.team.bases)
-        lines.append(f"shared:  agents of one base are one policy ({count} in all)")
+    lines.append(f"policies: {len(module.team.policies())}")
     lines.append(f"device:  {where()}")
     return "\n".join(lines)
 
