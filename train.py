@@ -311,17 +311,6 @@ def prepare(args: Args):
 
     Returns the task, the reward, and the problems by split. Fills in the agents' folders of --init.
     """
-    task, reward = find_names(args)
-    splits = {split: items_of(task, split) for split in ("train", "dev", "test")}
-    if not splits["train"] or (args.eval_limit is not None and not splits["test"]):
-        raise ValueError(f"task {args.task!r} has no items to train or to test on")
-    if args.eval_every and not splits["dev"]:
-        raise ValueError("--eval-every: there are no problems of dev to play")
-    return task, reward, splits
-
-
-def find_names(args: Args):
-    """Return the task and the reward. Check the models, and fill in the folders of --init."""
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task)
     if hasattr(reward, "questions") and not args.lora_rank:
@@ -332,7 +321,12 @@ def find_names(args: Args):
         find_model(name)
     if args.init and not args.resume:
         args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
-    return task, reward
+    splits = {split: items_of(task, split) for split in ("train", "dev", "test")}
+    if not splits["train"] or (args.eval_limit is not None and not splits["test"]):
+        raise ValueError(f"task {args.task!r} has no items to train or to test on")
+    if args.eval_every and not splits["dev"]:
+        raise ValueError("--eval-every: there are no problems of dev to play")
+    return task, reward, splits
 
 
 def build(args: Args, prepared: tuple | None = None):
