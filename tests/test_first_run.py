@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from helpers import ROOT, args_of, output_of, read_json, refused, resume, run_ev
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_train import PARTS, run, signalled_after
 
+import eval as evaluation
 import train
 from tasks import DEFAULT
 
@@ -128,14 +130,11 @@ def test_tensorboard_has_the_metrics(stopped):
     assert len(events.Scalars("test/return")) == 1  # no zero beside it
 
 
-def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
+def test_without_flags_the_newest_run_is_evaluated(stopped, capsys):
     Path("runs/empty").mkdir(parents=True)
     for number, name in enumerate(("b", "c", "a")):
         shutil.copytree(stopped, f"runs/{name}")
         os.utime(f"runs/{name}/args.json", (1000 + number, 1000 + number))
-    run_eval("--show 1 --greedy --method only-0 naive")
-    printed = capsys.readouterr()
-    assert "the newest run: runs/a" in printed.err
-    assert "--- only-0, greedy" in printed.out
-    run_eval("--task", DEFAULT, "--limit 1 --greedy --method naive")
-    assert "newest" not in capsys.readouterr().err
+    assert evaluation.find_runs(Namespace(run=None, task=None, model=None)) == [Path("runs/a")]
+    assert "the newest run: runs/a" in capsys.readouterr().err
+    assert evaluation.find_runs(Namespace(run=None, task=DEFAULT, model=None)) == [None]
