@@ -171,7 +171,7 @@ class Expert:
         parts = [f"Problem:\n{problem}"]
         parts += [f"Function {name}:\n{code}" for name, code in functions.items()]
         system = _INSTRUCTIONS.format(keys=", ".join(map(json.dumps, functions)))
-        messages = [
+        messages: list = [
             {"role": "system", "content": system},
             {"role": "user", "content": "\n\n".join(parts)},
         ]
