@@ -21,7 +21,7 @@ from training.run_folder import ASIDE, read_args, read_records, read_summary, ru
 OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
 RECORDED = ["items", "maximum", "unit", "bases", "init", "max_steps"]  # beside the flags
 PROBLEMS = ["items", "eval-limit"]
-UNIT = ["maximum", "unit", "reward", "num-agents", "turns", "gamma"]  # of returns and rewards
+UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
 PART = re.compile("(reward|metric|agent)/.*(?<!_se)$")
 METRICS = ["before/return", "after/return", "after/greedy/return"]
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom

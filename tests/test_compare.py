@@ -148,7 +148,7 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
         ("unit", "episode", "metric/pass"),
         ("turns", 2, "metric/pass"),
         ("gamma", 0.5, "metric/pass"),
-        ("num_agents", 3, "metric/pass"),
+        ("num_agents", 1, "return reward/x metric/pass"),  # the control, on the same items
         ("reward", "code_pass", "metric/pass"),
     ],
 )
