@@ -387,12 +387,15 @@ def test_a_training_holds_its_lock(tmp_path, monkeypatch, capsys):
     """From its beginning until its end, and no longer."""
     checked = []
 
-    def save(recorder, trainer, module):
+    save = Recorder.save
+
+    def watched(recorder, *args):
         with pytest.raises(ValueError, match="another process"):
             run_folder.lock_run_folder(recorder.directory).__enter__()
         checked.append(1)
+        save(recorder, *args)
 
-    monkeypatch.setattr(Recorder, "save", save)
+    monkeypatch.setattr(Recorder, "save", watched)
     in_this_process(tmp_path / "run", 2)
     assert checked
     monkeypatch.setattr(train, "prepare", None)  # the lock comes first

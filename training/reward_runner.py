@@ -70,8 +70,10 @@ class Scorer:
 
     def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
         """Return function(item, texts, ...) of each call. An error's note has what was given."""
-        futures = [self.pool.submit(function, *call) for call in calls]
-        CALLS[:] = futures
+        futures = []
+        for call in calls:
+            futures.append(self.pool.submit(function, *call))
+            CALLS[:] = futures  # a signal may come before the next one
         answers = []
         try:
             for future, (item, texts, *_) in zip(futures, calls, strict=True):
