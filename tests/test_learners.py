@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import shutil
 import signal
+import statistics
 from pathlib import Path
 
 import pytest
@@ -243,11 +244,13 @@ def test_an_episode_that_ends_unscored_counts_as_0_in_every_held_out_measure():
 
     late.per_episode = True
     module = make(late, "--turns 2", task=Ending(), maximum=0.5)
-    measures, by_problem, _ = evaluate(module, module.problems)
+    measures, roots = evaluate(module, module.problems)
     assert 0 < measures["return"] < 1
     assert measures["metric/pass"] == pytest.approx(measures["return"])
-    assert by_problem["metric/pass"] == by_problem["return"]
     assert measures["reward/part"] == pytest.approx(measures["return"] / 2)
+    greedy = [len([*episode(root, 0)]) - 1 for root in roots]  # 1 where there is a second turn
+    assert 0 < measures["greedy/return"] == statistics.fmean(greedy) < 1
+    assert measures["greedy/return_se"] == pytest.approx(statistics.stdev(greedy) / 4**0.5)
 
 
 def measure_of(module) -> dict:
