@@ -23,7 +23,7 @@ PAGES += [*ROOT.glob("[br]e*/README.md"), *(ROOT / "examples").glob("*/README.md
 TEXT = "\n".join([*(page.read_text() for page in PAGES), train.__doc__, evaluation.__doc__])
 COMMANDS = sorted(set(re.findall(r"python (?:train|eval)\.py[^`\n#|;]*", TEXT)))
 PLUGIN = "my_task.py"
-WRITTEN = (PLUGIN, "pipeline.py", "my_rewards.py")  # by the reader
+WRITTEN = (PLUGIN, "file.py", "pipeline.py", "my_rewards.py")  # by the reader
 MADE = ("runs/", "checkpoints/", "agents/")  # by a run
 
 
@@ -86,7 +86,7 @@ def test_a_bold_figure_stands_on_one_page_of_results_and_in_the_readme_at_most()
 
 def test_the_loop_of_the_readme_is_the_example():
     source = (ROOT / "examples/loop.py").read_text()
-    [loop] = blocks(README, "policy_loss")
+    [loop] = blocks(README, "add_gradients")
     assert loop in source
 
 
