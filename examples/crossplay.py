@@ -19,18 +19,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import train
 from evaluation.players import Method, Player, load_agents
 from training.defaults import resolve_bits
-from training.held_out import play, progress
-from training.metrics import problem_returns
-from training.run_folder import find_run
-
-ASIDE = {"run", "seed", "resume", "lr", "max_steps"}  # flags in which the runs may differ
+from training.run_folder import ASIDE, find_run
 
 
 def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
     """Return the held-out returns by the run of agent 0 and the run of its partners."""
     flags = [train.recorded_flags(find_run(name)) for name in names]
     for other in flags:
-        for name in other.keys() - ASIDE:
+        for name in other.keys() - {"lr", "max_steps", *ASIDE}:
             if other[name] != flags[0][name]:
                 raise ValueError(f"the runs differ in --{name.replace('_', '-')}")
     options = train.Args(**flags[0] | {"share": False})
@@ -45,9 +41,8 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
     for first, partners in itertools.product(names, names):
         player.weights[True] = [weights[first][0], *weights[partners][1:]]
         rollout = player.rollout(Method(trained=range(player.team.size)))
-        with progress(f"{first} with {partners}", len(items)) as bar:
-            turns = play(rollout, items, 0, 1, player.sampling.greedy(), bar)
-        returns.loc[first, partners] = statistics.fmean(problem_returns(turns, rollout))
+        records = player.play(f"{first} with {partners}", rollout, items, seed=0, samples=0)
+        returns.loc[first, partners] = statistics.fmean(line["return"] for line in records)
     return returns
 
 
