@@ -126,7 +126,7 @@ def cores() -> int:
         count = len(os.sched_getaffinity(0))
     for files in QUOTAS:
         with contextlib.suppress(OSError, ValueError):  # another version, or no quota ("max")
-            texts = [(CGROUPS / file).read_text() for file in files]
+            texts = [(CGROUPS / file).read_text("utf-8") for file in files]
             quota, period = map(int, " ".join(texts).split())
             if quota > 0:
                 count = min(count, math.ceil(quota / period))
