@@ -14,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from breaks import BREAKS
 from helpers import ROOT, output_of
 from test_train import assert_same_run
 
@@ -77,6 +78,15 @@ def test_imports_run_one_way():
         graphlib.TopologicalSorter(arrows).prepare()  # raises CycleError, with the cycle
     for room, others in IMPORTS.items():
         assert rooms[room] <= others, room
+
+
+@pytest.mark.parametrize(("file", "old", "new", "test"), BREAKS)
+def test_a_break_finds_its_text_and_its_test(file, old, new, test):
+    if file.startswith(DELETABLE) and not (ROOT / file).exists():
+        pytest.skip(f"{file} is deleted")
+    assert (ROOT / file).read_text().count(old) == 1
+    tests, _, name = test.partition("::")
+    assert f"\ndef {name.partition('[')[0]}(" in (ROOT / "tests" / tests).read_text()
 
 
 @pytest.fixture(scope="module")

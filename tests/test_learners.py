@@ -30,7 +30,7 @@ from test_magrpo import Echo, long_answers, moved, new_module, rewarding, small_
 from test_train import adapters, assert_same_run, lines, signalled_after
 
 from policies import model_names
-from policies.shared_model import SharedModel
+from policies.team import Team
 from training import initial_agents
 from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure, normalised
@@ -95,6 +95,7 @@ def test_a_turn_is_opened_where_the_episode_goes_on_in_the_world_that_the_agents
                 if child:
                     going_on += 1
                     assert (child.item["day"], child.item["said"]) == (len(opened), text)
+                    assert child.histories[1] == [*node.histories[1], (text, "!")]
                     history = "".join(r + f for r, f in child.histories[0])
                     assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
                     assert sample_record(0, child, 0)["prompts"][0] == child.observations[0]
@@ -299,7 +300,7 @@ def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):
     free, team = (small_team(2, rank, bases) for _ in range(2))
     step(make(long_answers, argv, team=free))
     before = snapshot(team)
-    calls = watch(monkeypatch, SharedModel, "score")
+    calls = watch(monkeypatch, Team, "score")
     module = make(long_answers, "--freeze 1", argv, team=team)
     step(module)
     for got, want in zip(team.parameters_of(0), free.parameters_of(0), strict=True):
