@@ -5,14 +5,15 @@ A reward, `advance` and `feedback` run in threads, several calls at once. Shared
 
 import itertools
 import math
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from rewards import total
 
 LIMIT = 300.0  # seconds until a function that does not answer ends the run
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
-CALLS: list[Future] = []  # the latest calls, which may hang
+RUNNING: set[int] = set()  # the threads that are at work on a call
 Parts = dict[str, float]  # of a reward, by name
 
 
@@ -70,15 +71,17 @@ class Scorer:
 
     def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
         """Return function(item, texts, ...) of each call. An error's note has what was given."""
-        futures = []
-        for call in calls:
-            futures.append(self.pool.submit(function, *call))
-            CALLS[:] = futures  # a signal may come before the next one
+        futures: list[Future] = []
         answers = []
         try:
+            for call in calls:
+                futures.append(self.pool.submit(_noted, function, call))
             for future, (item, texts, *_) in zip(futures, calls, strict=True):
+                for _ in range(int(LIMIT)):
+                    if wait([future], timeout=1).done:  # a signal is handled each second
+                        break
                 try:
-                    answers.append(future.result(LIMIT))
+                    answers.append(future.result(timeout=0))
                 except Exception as error:
                     given = f"({name}, for item {item!r} and responses {texts!r})"
                     if not future.done():
@@ -90,6 +93,16 @@ class Scorer:
             for future in futures:
                 future.cancel()
         return answers
+
+
+def _noted(function: Callable, call: tuple):
+    """Return function(*call). This thread is in RUNNING until then."""
+    thread = threading.get_ident()
+    RUNNING.add(thread)
+    try:
+        return function(*call)
+    finally:
+        RUNNING.discard(thread)
 
 
 def _parts(value, maximum: float, item: dict, texts: list[str]) -> Parts:
