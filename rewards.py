@@ -109,7 +109,7 @@ def code(item: dict, responses: list[str]) -> Scores:
     (p - q) / (1 - q). For one helper, c is the smaller of what the helper adds and what main adds.
     For several helpers, c is the mean.
 
-    A stand-in is one of 25 functions that know nothing of any problem. The function of that name
+    A stand-in is a short function that knows nothing of any problem. The function of that name
     that a partner wrote is a stand-in, too. Those for main are also tried with main's own literal
     arguments. A part that looks at functions or frames adds nothing, because it may know a
     stand-in. (This is a difference reward, Wolpert and Tumer 2002. COMA, Foerster et al. 2018,

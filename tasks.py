@@ -185,7 +185,7 @@ class Coop(CodeTask):
 
     @staticmethod
     def model(agents: int) -> str | None:
-        """Return the model for three and more agents, an adapter trained on their problems."""
+        """Return the model for three and more agents, trained on their problems."""
         return str(Path(__file__).parent / "tiny/many") if agents > 2 else None
 
     def items(self, split: str) -> list[dict]:

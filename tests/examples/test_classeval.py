@@ -1,6 +1,6 @@
 """ClassEval: how methods of several agents become one class, what it earns, which rows are kept.
 
-python -m pytest tests/test_classeval.py
+python -m pytest tests/examples/test_classeval.py
 """
 
 import random
