@@ -73,9 +73,8 @@ def flat(record: dict) -> dict:
     for agent, lengths in enumerate(tokens.T):  # 0 where it did not speak
         if lengths.any():
             row[f"length/{agent}"] = lengths[lengths > 0].mean()
-    if tokens.any():  # solutions of the data set were not decoded
-        row["tokens_per_problem"] = tokens.sum()
-        row["longest"] = tokens.max(axis=1).sum()
+    row["tokens_per_problem"] = tokens.sum()
+    row["longest"] = tokens.max(axis=1).sum()
     return row
 
 

@@ -100,7 +100,7 @@ def list_runs(names: list[str]) -> str:
     rows = read_runs(names)
     rows["steps"] = rows["steps"].map(len)
     columns = ["run", "state", "steps", "before/return", "after/return", "seed"]
-    columns += varying(rows, traits(rows))
+    columns += varying(rows, traits(rows.drop(columns=["items", "bases"])))
     return rows.reindex(columns=columns).to_string(index=False, float_format="{:.3f}".format)
 
 
