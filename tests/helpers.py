@@ -16,7 +16,6 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 import eval as evaluation
 import train
 from magrpo import MAGRPO
-from policies.decoding import decode
 from policies.logprobs import Row, Tree, lay_out, token_logps
 from policies.model_names import EMBEDDED, TeamOptions
 from policies.shared_model import SharedModel
@@ -137,14 +136,6 @@ def score_alone(base, rows, sampling, backward=None, frozen=False):
             row.scored = logps.detach()
             if backward:
                 backward([row], logps[None], torch.ones(1, len(logps), dtype=torch.bool))
-
-
-def sample_alone(base, prompts, agents, uniforms, sampling) -> list:
-    """Sample prompt by prompt, without padding and masks."""
-    base.takes_masks = False
-    answers = decode(base, prompts, agents, uniforms, sampling)
-    base.takes_masks = True
-    return answers
 
 
 def watch(monkeypatch, owner, name: str) -> list[tuple]:

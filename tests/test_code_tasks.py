@@ -10,11 +10,10 @@ import datasets
 import pandas
 import pytest
 
+import tasks
 import train
-from programs import teams
 from programs.items import code_item, signature, split_tests
-from tasks import TASKS, CoopHumanEval, HumanEval
-from training.plugins import resolve
+from tasks import CoopHumanEval, HumanEval
 
 RECIPES = sorted((Path(train.__file__).parent / "recipes").glob("*humaneval*.args"))
 
@@ -80,9 +79,9 @@ def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     folder = tmp_path / "openai_humaneval"
     folder.mkdir()
-    write(folder / "test.jsonl", many(164))
+    write(folder / "test.jsonl", ROWS)
     monkeypatch.setattr(HumanEval, "hub", (str(folder), None, "test"))
-    assert [len(HumanEval().items(s)) for s in ("train", "dev", "test")] == [100, 32, 31]
+    assert HumanEval().problems == [code_item(row) for row in ROWS]
     monkeypatch.setattr(HumanEval, "hub", (str(tmp_path / "nowhere"), None, "test"))
     with pytest.raises(ValueError, match=r"nowhere from the hub .* --data FILE"):
         HumanEval().items("train")
@@ -93,15 +92,17 @@ def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
     [
         (HumanEval, 164, (33, 133, 0, 32, 133, 164)),
         (CoopHumanEval, 82, (0, 50, 50, 66, 66, 82)),
-        (HumanEval, 82, (0, 50, 50, 66, 66, 82)),  # by count: 16 is a fifth of 82
+        (HumanEval, 83, (0, 51, 51, 67, 67, 83)),  # by count: 16 is a fifth of 83
         (HumanEval, 3, (0, 1, 1, 2, 2, 3)),
     ],
 )
-def test_splits_are_the_papers_rows_or_fifths(tmp_path, task, count, borders):
-    source = task(str(write(tmp_path / "a.jsonl", many(count))))
+def test_splits_are_the_papers_rows_or_fifths(task, count, borders, monkeypatch):
+    monkeypatch.setattr(tasks, "passable", lambda items, split: items)
+    source = task()
+    source.problems = [*range(count)]
     found = []
     for split in ("train", "dev", "test"):
-        numbers = [int(item["task_id"].removeprefix("own/")) for item in source.items(split)]
+        numbers = source.items(split)
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
         found += [numbers[0], numbers[-1] + 1]
     assert tuple(found) == borders
@@ -161,22 +162,13 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
     assert "\ncheck(f)" not in first + second
 
 
-@pytest.mark.parametrize(
-    ("field", "begin", "assertion", "told"),
-    [
-        ("test", "import numpy\n", "assert numpy.allclose(2, 2) and", "its tests import numpy, "),
-        ("test", "import numpy, os.path\n", "assert", None),  # no test needs it
-    ],
-)
-def test_a_row_whose_imports_the_sandbox_lacks_is_refused(tmp_path, field, begin, assertion, told):
+def test_a_row_whose_imports_the_sandbox_lacks_is_refused():
     """Otherwise every program would fail it, in silence."""
-    text = begin + ROWS[0][field].replace("assert", assertion)
-    task = HumanEval(str(write(tmp_path / "a.jsonl", [ROWS[1], ROWS[0] | {field: text}])))
-    if told:
-        with pytest.raises(ValueError, match=f"a.jsonl, row 2: {told}which the sandbox"):
-            task.items("test")
-    else:
-        assert len(task.problems) == 2
+    test = "import numpy, os.path\n" + ROWS[0]["test"]
+    assert code_item(ROWS[0] | {"test": test})  # no test needs it
+    test = test.replace("assert", "assert numpy.allclose(2, 2) and")
+    with pytest.raises(ValueError, match="its tests import numpy, which the sandbox"):
+        code_item(ROWS[0] | {"test": test})
 
 
 UNPASSABLE = {  # rows whose solutions are right, and whose tests nothing can pass
@@ -206,14 +198,13 @@ def test_an_answer_begins_with_the_agents_own_def_line():
     item = code_item(ROWS[1])
     task = HumanEval(num_agents=3)
     prompts = [task.observe(agent, item, []) for agent in range(3)]
-    prompts.append(HumanEval(num_agents=1).observe(0, item, []))
     for text in prompts:
         assert item["prompt"].strip() in text
         assert not any(test in text for test in item["tests"])
     aux, aux2, main = (task.begin(agent, item) for agent in range(3))
     assert (aux, aux2) == ("```python\ndef aux(", "```python\ndef aux2(")
-    assert main.startswith("```python\nfrom partner import aux, aux2\n\n\ndef ")
-    assert signature(item["prompt"], item["entry_point"]) + "\n" in main
+    line = signature(item["prompt"], item["entry_point"])
+    assert main == f"```python\nfrom partner import aux, aux2\n\n\n{line}\n"
     assert HumanEval(num_agents=1).begin(0, item) == "```python\n"
     again = task.observe(0, item, [("def aux(x): ...", "1 of 3 tests")])
     assert again.startswith(prompts[0])
@@ -226,24 +217,13 @@ def test_a_fence_in_a_docstring_does_not_end_an_answer():
     assert (text, rest) == (answer, "\nDone.")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=["plain", "helper", "lines"])
-def test_reference_solutions_pass_their_tests_and_what_raises_none(row):
-    item = code_item(row)
-    assert all(teams.verdict(item, [item["solution"]]).passed)
-    raises = f"def {item['entry_point']}(*_):\n    raise KeyError"
-    assert not any(teams.verdict(item, [raises]).passed)
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_are_the_papers(path):
     args = train.parse([f"@{path}"])
-    assert issubclass(resolve(args.task, TASKS, "task"), HumanEval)
     paper = ("aligned", 4, 2, 1, "code_paper", [1e-5] * 2)
     flags = (args.joint, args.num_generations, args.num_agents, args.gamma, args.reward, args.lr)
     assert flags == paper
     assert (args.turns == 2) == ("2turns" in path.stem) == bool(args.feedback)
-    laptop = train.parse([f"@{path}", f"@{path.parent}/laptop.args", "--model", "small"])
-    assert (laptop.bits, laptop.task) == (32, args.task)
 
 
 def test_ask_tells_a_question_from_a_signature():

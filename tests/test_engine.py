@@ -28,8 +28,7 @@ from helpers import (
 )
 from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
-from test_learners import make
-from test_magrpo import long_answers, small_team
+from test_magrpo import long_answers, make, small_team
 from test_train import SMALL, assert_same_run, lines
 
 from policies import engine

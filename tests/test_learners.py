@@ -14,7 +14,6 @@ from helpers import (
     ROOT,
     args_of,
     assert_close,
-    at_step,
     copied_model,
     edit_json,
     read_json,
@@ -26,7 +25,16 @@ from helpers import (
     watch,
     world,
 )
-from test_magrpo import Echo, long_answers, moved, new_module, rewarding, small_team, snapshot
+from test_magrpo import (
+    Echo,
+    long_answers,
+    make,
+    moved,
+    rewarding,
+    small_team,
+    snapshot,
+    step,
+)
 from test_train import adapters, assert_same_run, lines, signalled_after
 
 from policies import model_names
@@ -34,24 +42,7 @@ from policies.team import Team
 from training import initial_agents
 from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure, normalised
-from training.plugins import check_prompts
 from training.reward_runner import Scorer
-
-
-def make(reward, *argv, **options):
-    """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
-    module = new_module(reward, *argv, **options)
-    optimizer = module.configure_optimizers()
-    module.optimizers = lambda: optimizer
-    module.manual_backward = lambda loss: loss.backward()
-    return module
-
-
-def step(module, number: int = 0):
-    with at_step(number):
-        module.training_step(0, 0)
-    return module
-
 
 # --- the world may change between turns -----------------------------------------------------------
 
@@ -105,51 +96,29 @@ def test_a_turn_is_opened_where_the_episode_goes_on_in_the_world_that_the_agents
     assert 0 < opened[1] < 4 * opened[0]
     assert len(task.asked) == sum(opened[1:])  # no feedback where nobody reads it
     samples = 1 if branching == "chain" else 4
-    later = opened[1] / (4 * opened[0])
-    if len(module.turns) > 2:
-        later += opened[2] / (4 * opened[0] * samples)
-    assert measure_of(module)["mean_turns"] == pytest.approx(1 + later)
-    weights = {row.weight for row in module.rows()}
-    assert max(weights) == 1 / (4 * opened[0])
-    _, held_out = evaluate(module, module.problems[:3])
-    ends = [len([*episode(root, 0)]) for root in held_out]
-    assert min(ends) < 3
+    later = opened[1] + sum(opened[2:3]) / samples
+    assert measure(module)["mean_turns"] == pytest.approx(1 + later / (4 * opened[0]))
+    assert max(row.weight for row in module.rows()) == 1 / (4 * opened[0])
 
 
-@pytest.mark.parametrize("limit", ["prompt", "context"])
-@pytest.mark.parametrize("branching", ["tree", "chain"])
-def test_an_episode_ends_where_the_next_prompt_does_not_fit(branching, limit, capsys):
+def test_an_episode_ends_where_the_next_prompt_does_not_fit(capsys):
     """That of either agent. The other episodes are played as they would be without the limit."""
-    argv = f"--turns 2 --batch-size 4 --max-new-tokens 8 --branching {branching}"
-    task = Echo()
-    task.feedback = lambda item, responses: ["", ""]
-    free = step(make(lambda item, texts: 1.0, argv, task=task))
-    size = 11
-    if limit == "prompt":
-        argv += f" --max-prompt-tokens {size}"
-    module = make(lambda item, texts: 1.0, argv, task=task)
-    if limit == "context":
-        module.team.bases[0].codec.context = size + 8
-    check_prompts(module.rollout, module.problems)
-    warning = capsys.readouterr().err
-    assert warning.count("\n") == 2  # one for each agent
-    assert f"may have {4 + 8} tokens and more" in warning
-    assert f"{size} fit" in warning
-    step(module)
+    argv = "--turns 2 --batch-size 4"
+    free = step(make(long_answers, argv))
+    module = step(make(long_answers, argv, "--max-prompt-tokens 12"))
     ended = 0
     for node, free_node in zip(module.turns[0], free.turns[0], strict=True):
-        for sample, child in enumerate(node.children):
-            free_child = free_node.children[sample]
-            if max(map(len, free_child.prompts)) > size:
+        for sample, free_child in enumerate(free_node.children):
+            child = node.children[sample]
+            if max(map(len, free_child.prompts)) > 12:
                 assert child is None
-                assert node.returns[0, sample] == 1
+                assert node.returns[0, sample] < free_node.returns[0, sample]
                 ended += 1
             else:
-                for sampled in range(child.samples):
-                    assert child.texts([sampled] * 2) == free_child.texts([sampled] * 2)
+                assert child.texts([3, 3]) == free_child.texts([3, 3])
     assert 0 < ended < 4 * len(module.turns[0])
-    assert measure_of(module)["too_long"] == ended
-    assert measure_of(free)["too_long"] == 0
+    assert measure(module)["too_long"] == ended
+    assert measure(free)["too_long"] == 0
     assert capsys.readouterr().err.count("warning: an episode ends after turn 0: a prompt") == 1
 
 
@@ -169,7 +138,7 @@ def test_the_unit_of_returns_does_not_depend_on_the_batch(due, per_episode, larg
     reward.per_episode = per_episode
     module = step(make(reward, "--turns 3 --gamma 0.5", task=Solved(), maximum=1.0))
     assert len(module.turns) == due + 1
-    assert measure_of(module)["return"] == pytest.approx(0.5**due / largest)
+    assert measure(module)["return"] == pytest.approx(0.5**due / largest)
     assert evaluate(module, module.problems[:2])[0]["return"] == pytest.approx(0.5**due / largest)
     with pytest.raises(ValueError, match="an episode earned"):
         normalised(2 * 1.75, module.rollout)
@@ -184,7 +153,7 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
         return {"rouge/l": 0.25, "metric/b": 7.0, **own}
 
     module = step(make(reward, maximum=1.0))
-    metrics = measure_of(module)
+    metrics = measure(module)
     own = metrics["agent/1/reward"]
     assert 0 < own < 1
     assert metrics["agent/0/reward"] == 0.5
@@ -195,35 +164,39 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
     assert held_out["return"] == pytest.approx(0.5 + held_out["agent/1/reward"] / 2)
 
 
-def test_a_group_teaches_as_soon_as_one_agent_s_pay_differs():
-    def steady(item, texts):  # unequal between the agents, and the same for every response
-        return {"agent/0": 1.0, "agent/1": 0.0}
-
-    def opposed(item, texts):  # what one gains the other loses: the mean is always 0
-        gain = float(len(texts[0]))
-        return {"agent/0": gain, "agent/1": -gain}
-
-    assert measure_of(step(make(steady)))["frac_reward_zero_std"] == 1
-    assert measure_of(step(make(opposed)))["frac_reward_zero_std"] == 0
+class Monologue(Diary):
+    def speakers(self, item, turn):
+        return [0]
 
 
-def test_a_group_teaches_where_a_response_of_one_who_learns_has_an_advantage():
-    def longest(item, texts):  # the frozen agent's responses differ, and nobody learns from them
-        return float(len(texts[0]))
+def longest(item, texts):
+    return float(len(texts[0]))
 
-    frozen = measure_of(step(make(longest, "--freeze 0")))
-    assert frozen["frac_reward_zero_std"] == 0
-    assert frozen["groups_with_gradient"] == frozen["grad_norm/1"] == 0
 
-    class Monologue(Diary):  # the one who learns says nothing
-        def speakers(self, item, turn):
-            return [0]
+def steady(item, texts):
+    return {"agent/0": 1.0, "agent/1": 0.0}
 
-    silent = measure_of(step(make(longest, "--freeze 0", task=Monologue())))
-    assert silent["frac_reward_zero_std"] == silent["groups_with_gradient"] == 0
-    alone = measure_of(step(make(long_answers, "--num-generations 1 --advantage none")))
-    assert alone["frac_reward_zero_std"] == 1
-    assert alone["groups_with_gradient"] == 1
+
+def opposed(item, texts):
+    return {"agent/0": longest(item, texts), "agent/1": -longest(item, texts)}
+
+
+@pytest.mark.parametrize(
+    ("reward", "argv", "task", "equal", "teaching"),
+    [
+        (steady, "", Diary, 1, 0),  # unequal between the agents alone
+        (opposed, "", Diary, 0, 1),  # the mean is always 0
+        (longest, "--freeze 0", Diary, 0, 0),  # the one who learns earns the same
+        (longest, "--freeze 0", Monologue, 0, 0),  # or says nothing
+        (long_answers, "--num-generations 1 --advantage none", Diary, 1, 1),
+    ],
+)
+def test_a_group_teaches_where_a_response_of_one_who_learns_has_an_advantage(
+    reward, argv, task, equal, teaching
+):
+    metrics = measure(step(make(reward, argv, task=task())))
+    assert metrics["frac_reward_zero_std"] == equal
+    assert metrics["groups_with_gradient"] == teaching
 
 
 def test_a_run_whose_turns_are_too_few_to_be_scored_is_refused():
@@ -236,7 +209,7 @@ def test_a_run_whose_turns_are_too_few_to_be_scored_is_refused():
     with pytest.raises(ValueError, match="the reward scored no turn of 1"):
         evaluate(module, module.problems[:1])
     module = make(late, "--turns 2 --max-prompt-tokens 5", task=Diary())
-    assert measure_of(step(module))["return"] == 0
+    assert measure(step(module))["return"] == 0
 
 
 def test_an_episode_that_ends_unscored_counts_as_0_in_every_held_out_measure():
@@ -252,11 +225,6 @@ def test_an_episode_that_ends_unscored_counts_as_0_in_every_held_out_measure():
     greedy = [len([*episode(root, 0)]) - 1 for root in roots]  # 1 where there is a second turn
     assert 0 < measures["greedy/return"] == statistics.fmean(greedy) < 1
     assert measures["greedy/return_se"] == pytest.approx(statistics.stdev(greedy) / 4**0.5)
-
-
-def measure_of(module) -> dict:
-    with at_step(0):
-        return measure(module)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +248,7 @@ def test_equal_joint_responses_to_a_problem_are_scored_once():
     joints = [(first, ["a", "b"]), (first, ["ab", ""]), (second, ["a", "b"]), (first, ["a", "b"])]
     values = [parts["reward"] for parts in scorer(joints)]
     assert values[0] == values[3]
-    assert set(values) == {0.0, 1.0, 2.0}
+    assert len(set(values)) == 3
 
 
 # --- partners that do not learn -------------------------------------------------------------------
@@ -305,17 +273,12 @@ def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):
     step(module)
     for got, want in zip(team.parameters_of(0), free.parameters_of(0), strict=True):
         assert_close(got, want)
-    step(module, 1)
     assert {row.agent for _, rows, *_ in calls for row in rows} == {0}
-    named = dict(team.named_parameters())
-    changed = {id(named[name]) for name in moved(team, before)}
-    assert changed <= {*map(id, team.parameters_of(0))}
-    assert changed
-    state = module.optimizers().state
-    assert {*map(id, state)} == {*map(id, team.parameters_of(0))}
+    own = {*map(id, team.parameters_of(0))}
+    assert moved(team, before) == {name for name, p in team.named_parameters() if id(p) in own}
     assert all(p.grad is None for p in team.parameters_of(1))
     assert module.turns[0][0].responses[1]  # it acts
-    assert measure_of(module)["grad_norm/1"] == 0
+    assert measure(module)["grad_norm/1"] == 0
 
 
 # --- from where: --init, on the real command line -------------------------------------------------
