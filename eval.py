@@ -48,7 +48,7 @@ from train import COUNT, SIZE
 from training import run_folder
 from training.defaults import resolve_bits
 from training.flags import Parser, conflict, each, part_of
-from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
+from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 from training.terminal import drop_output, fail, printable, quiet, quit_on_signals
 
 # The flags of train.py that replace a run's where they are given.
@@ -190,7 +190,7 @@ def problems(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) 
     played = []
     for run, flags in flags_of.items():
         task = make_task(part_of(flags, TaskOptions))
-        items = items_of(task, args.split)
+        items = task.items(args.split)
         if run and not (args.task or args.data or args.task_arg):  # others are played on purpose
             run_folder.check_items(run_folder.read_args(run), args.split, items)
         played.append((task, items[: args.limit or None]))

@@ -31,7 +31,7 @@ from training.flags import (
     optional,
     part_of,
 )
-from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task, plug_in
+from training.plugins import TaskOptions, check_prompts, find_reward, make_task, plug_in
 from training.terminal import fail, is_first, leave, quiet, quit_on_signals
 
 COUNT = at_least(int, 1)
@@ -257,11 +257,12 @@ def parse(argv: list[str]) -> Args:
         directory = run_folder.find_run(args.resume)
         top.set_defaults(**recorded_flags(directory))
         args = Args(**vars(top.parse_args(argv)))
+        args.resume = str(directory)
         resolve(args)
         check_same(args, directory, MAY_CHANGE)
         return args
     resolve(args)
-    if args.run and run_folder.has_begun(args.run):
+    if args.run and run_folder.is_run(run_folder.run_path(args.run)):
         directory = run_folder.run_path(args.run)
         if args.init:
             args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
@@ -321,7 +322,7 @@ def prepare(args: Args):
         find_model(name)
     if args.init and not args.resume:
         args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
-    splits = {split: items_of(task, split) for split in ("train", "dev", "test")}
+    splits = {split: task.items(split) for split in ("train", "dev", "test")}
     if not splits["train"] or (args.eval_limit is not None and not splits["test"]):
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
     if args.eval_every and not splits["dev"]:
@@ -329,19 +330,19 @@ def prepare(args: Args):
     return task, reward, splits
 
 
-def build(args: Args, prepared: tuple | None = None):
+def build(args: Args, prepared: tuple):
     """Load and check everything a run needs. Return the MAGRPO module and the held-out items.
 
-    prepared: the answer of `prepare`, if it was called.
+    prepared: the answer of `prepare`.
     """
     import torch
 
-    from policies.loading import device
+    from policies.loading import device, load_agent
     from policies.team import Team
     from training.acceleration import accelerate
     from training.reward_runner import Scorer
 
-    task, reward, splits = prepared or prepare(args)
+    task, reward, splits = prepared
     problems = splits["train"]
     held_out = {}
     if args.eval_limit is not None:
@@ -356,7 +357,8 @@ def build(args: Args, prepared: tuple | None = None):
         for base in team.bases:
             base.set_checkpointing()
     if args.init and not run_folder.checkpoint(args.resume):
-        initial_agents.load(team, args.init)
+        for agent, folder in enumerate(args.init):
+            load_agent(team.base_of[agent], agent, Path(folder))
     accelerate(team.bases)
     scorer = Scorer(reward, team.bases[0], args.chat_template)
     module = module_of(team, task, scorer, problems, args)
@@ -392,16 +394,14 @@ def train(args: Args) -> None:
         raise ValueError(
             f"{started} processes were started, and --devices times --num-nodes is {args.processes}"
         )
-    directory = run_folder.find_run(args.resume) if args.resume else None
-    if directory and run_folder.is_finished(directory, args.max_steps):
+    directory = Path(args.resume) if args.resume else None
+    if directory and run_folder.read_summary(directory).get("steps") == args.max_steps:
         if first:
             print(f"{directory} is finished: {args.max_steps} steps")
         return
     with contextlib.ExitStack() as held:
-        if first and args.resume:
+        if first and directory:
             held.enter_context(run_folder.lock_run_folder(directory))
-        if first and not args.resume:
-            run_folder.check_place(args.run)
         prepared = prepare(args)
         if first:
             print("loading libraries and models ...", flush=True)
@@ -415,15 +415,15 @@ def train(args: Args) -> None:
         if args.dry_run:
             return dry_run(module)
         *_, splits = prepared
-        record = run_folder.new_record(args.model, args.init, splits, module.rollout.reward)
+        record = run_folder.make_record(
+            directory if first else None, args, splits, module.rollout.reward
+        )
         done = 0
-        if first and args.resume:
-            record = run_folder.old_record(directory, args, splits)
-            done = run_folder.cut_back(directory, args.max_steps, module.state_dict())
+        if first and directory:
+            done = run_folder.cut_back(directory, args.max_steps)
         elif first:
             directory = run_folder.new_directory(args.run, args.task)
             held.enter_context(run_folder.lock_run_folder(directory))
-        record = run_folder.extended(record, dataclasses.asdict(args))
         if first:
             run_folder.write_json(directory / "args.json", record)
             print(f"writes:  {directory}", flush=True)
@@ -440,7 +440,7 @@ def fit(module, recorder, args: Args) -> None:
 
     logger = False
     if is_first(args.processes):
-        logger = make_logger(recorder.flags, recorder.directory, recorder.saved)
+        logger = make_logger(recorder.record, recorder.directory, recorder.saved)
     trainer = L.Trainer(
         # Lightning would not start on a run that has all its steps, so the recorder ends the run.
         max_steps=args.max_steps + 1,

@@ -86,7 +86,10 @@ def fingerprint(name: str) -> str | None:
     if not (folder / "config.json").is_file() and not is_adapter(folder):
         from huggingface_hub import try_to_load_from_cache
 
-        config_path = try_to_load_from_cache(name, "config.json")
+        try:
+            config_path = try_to_load_from_cache(name, "config.json")
+        except ValueError:  # the name of a folder that has gone
+            return None
         if not isinstance(config_path, str):
             return None
         folder = Path(config_path).parent

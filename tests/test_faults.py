@@ -415,7 +415,8 @@ def test_a_run_that_was_stopped_before_it_wrote_its_flags_begins_anew(tmp_path):
 
 def test_a_resumed_run_goes_on_with_its_run_of_wandb(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "WandbLogger", lambda name, folder, number, **_: number)
-    numbers = [recorder.make_logger({"logger": "wandb"}, tmp_path, step) for step in (0, 3)]
+    record = {"args": {"logger": "wandb"}, "date": "2026-11-28T00:00:00"}
+    numbers = [recorder.make_logger(record, tmp_path, step) for step in (0, 3)]
     assert numbers[0] == numbers[1]
 
 

@@ -25,7 +25,6 @@ from helpers import (
     train_run,
     words,
 )
-from tqdm import tqdm
 
 import train
 from policies.codec import Codec
@@ -123,7 +122,6 @@ def test_a_run_knows_its_code_and_its_items(tmp_path, monkeypatch, capsys):
     resume(path, "--max-steps 2")
     said = capsys.readouterr().err
     assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in said
-    assert "with --max-steps 2 in place of 1 the learning rates" in said
     now = read_json(path / "args.json")
     assert (now["code"], now["max_steps"]) == ([*record["code"], other], [1, 2])
     assert (len(now["commands"]), now["date"]) == (2, record["date"])
@@ -263,7 +261,7 @@ def test_dry_run_writes_nothing(tmp_path, capsys):
     for text in (
         "trainable parameters",
         "memory expected",
-        "turn 0: 8 responses, 8 joint",
+        "turn 0: 8 joint responses, mean reward",
         "agent 1 was asked:",
         "reward 1.500 (structure",
     ):
@@ -278,15 +276,11 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
     file.write_text(f"def mine(item, texts):\n    return {code}\nmine.maximum = 999.0\n")
     flags = f"--turns 2 --branching chain --num-generations 6 --reward {file}:mine --dry-run"
     train.main(words(SMALL, flags))
-    said = capsys.readouterr().out
-    assert f"so that they teach nothing: {share}" in said
-    assert ("try a reward" in said) == (share == "100%")
+    assert f"so that they teach nothing: {share}" in capsys.readouterr().out
 
 
 def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, capsys):
-    recorder = Recorder(tmp_path, {}, {"args": {}})
-    recorder.bar = tqdm(disable=True)
-    recorder.last = 20
+    recorder = Recorder(tmp_path, {}, {"args": {"max_steps": 20}})
     metrics = {"return": 0.25, "metric/pass": 0.5, "groups_with_gradient": 0.0, "seconds/step": 2.0}
     for share in [0] * 9 + [0.1] + [0] * 11:
         recorder.tell(CodeTask, 7, metrics | {"groups_with_gradient": share})

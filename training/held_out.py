@@ -3,8 +3,6 @@
 import itertools
 import math
 import statistics
-import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterator
 
@@ -47,11 +45,10 @@ def play(
     return turns
 
 
-def progress(title: str, count: int, file=None, shown: bool = True) -> tqdm:
-    """Return a bar over so many problems, which a terminal shows: standard error, or another."""
-    file = file or sys.stderr
-    hidden = not (shown and file.isatty())
-    return tqdm(desc=title, total=count, unit="problem", leave=False, file=file, disable=hidden)
+def progress(title: str, count: int) -> tqdm:
+    """Return a bar over so many problems, which the first process shows on a terminal."""
+    hidden = True if processes.place()[0] else None  # None: where this is not a terminal
+    return tqdm(desc=title, total=count, unit="problem", leave=False, disable=hidden)
 
 
 def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, list[Node]]:
@@ -66,8 +63,7 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
         ("greedy", "greedy/", 1, module.sampling.greedy()),
     )
     for way, prefix, samples, sampling in passes:
-        shown = processes.place()[0] == 0
-        with progress(f"{title}, {way}", len(items), sys.stdout, shown) as bar:
+        with progress(f"{title}, {way}", len(items)) as bar:
             turns = play(module.rollout, items, seed, samples, sampling, bar)
         returns = problem_returns(turns, module.rollout)
         deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
@@ -127,11 +123,8 @@ def sample_record(step: int, node: Node, number: int) -> dict:
     }
 
 
-def as_markdown(record: dict) -> str:
-    """Return a line of samples.jsonl for TensorBoard: the reward, the prompts and the responses.
-
-    It is an indented block of code, which Markdown or HTML in a response cannot leave.
-    """
+def shown(record: dict) -> str:
+    """Return a line of samples.jsonl for a reader: the reward, the prompts and the responses."""
     parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
     earned = f"reward {record['reward']:.3f} ({parts})" if parts else "not scored"
     lines = [f"{earned}; {record['task_id'] or 'a problem'}, turn {record['turn']}"]
@@ -140,4 +133,4 @@ def as_markdown(record: dict) -> str:
             continue  # it did not speak
         response = record["responses"][agent]
         lines += [f"\nagent {agent} was asked:", prompt, f"\nagent {agent} wrote:", response]
-    return textwrap.indent("\n".join(lines), "    ", lambda line: True)
+    return "\n".join(lines)

@@ -14,7 +14,6 @@ from policies import processes
 from policies.loading import device
 from policies.logprobs import CAP, Row
 from rewards import largest_return, logged
-from training.reward_runner import ROUNDING
 
 Measures = dict[str, float]  # by their names in metrics.jsonl
 KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
@@ -104,11 +103,10 @@ def learning_share(module) -> float:
     learners = [i for i in range(module.team.size) if i not in module.algorithm.freeze]
     learning = []
     for group in module.groups():
-        teaches = False
+        advantages = []
         for node in group:
-            speakers = [agent for agent in learners if node.prompts[agent]]
-            teaches = teaches or bool(node.advantages[speakers].any())
-        learning.append(teaches)
+            advantages += [node.advantages[agent] for agent in learners if node.prompts[agent]]
+        learning.append(any(map(torch.any, advantages)))
     return float(np.mean(learning))
 
 
@@ -149,39 +147,16 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
             f"the reward scored no turn of {len(turns)} (it returned {{}}): give more --turns"
         )
     largest = largest_return(rollout.reward, rollout.episode.turns, rollout.episode.gamma)
-    for root in turns[0]:
-        normalised(best_episode(root, rollout.episode.gamma), rollout)  # its check
     return [root.value / largest for root in turns[0]]
 
 
-def best_episode(node, gamma: float) -> float:
-    """Return the largest return of the episodes from a node on: its aligned joint responses."""
-    is_aligned = (node.joints == node.joints[:, :1]).all(1)
-    returns = node.team_rewards[is_aligned].tolist()  # (S,)
-    for sample, child in enumerate(node.children):
-        if child:
-            returns[sample] += gamma * best_episode(child, gamma)
-    return max(returns)
-
-
-def normalised(value: float, rollout) -> float:
-    """Return what an episode earned as a share of the largest return.
-
-    ValueError: it is above that, so the reward's `per_episode` is wrong.
-    """
-    largest = largest_return(rollout.reward, rollout.episode.turns, rollout.episode.gamma)
-    if value > largest * (1 + ROUNDING):
-        raise ValueError(
-            f"an episode earned {value:g}, and the reward says (per_episode) that it earns "
-            f"{largest:g} at most"
-        )
-    return value / largest
-
-
 def logp_differences(module) -> Measures:
-    """Return how far the update's log-probabilities are from the decode's, in nats."""
-    rows = module.learned
-    gaps = gathered(row.scored.cpu().double() - torch.DoubleTensor(row.logps) for row in rows)
+    """Return how far the update's log-probabilities are from the decode's, in nats.
+
+    They are those of all processes' rows, 0 without any.
+    """
+    own = [row.scored.cpu().double() - torch.DoubleTensor(row.logps) for row in module.learned]
+    gaps = torch.cat([*itertools.chain(*processes.gather(own))] or [torch.zeros(1)])
     sizes = gaps.abs()
     metrics: dict = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
     if module.team.engine:
@@ -189,26 +164,17 @@ def logp_differences(module) -> Measures:
     return metrics
 
 
-def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Return these numbers of all processes' rows, one after the other. Without any: a 0."""
-    answers = processes.gather([value.cpu().double() for value in values])
-    return torch.cat([*itertools.chain(*answers)] or [torch.zeros(1)])
-
-
 def mean_parts(scores: Iterable[dict]) -> Measures:
     """Return the mean of each part of the reward over the scored joint responses, as logged.
 
     A part that a joint response lacks counts as 0.
     """
-    count = 0
+    scored = [parts for parts in scores if parts]
     sums = Counter()
-    for parts in scores:
-        if not parts:
-            continue  # not scored
-        count += 1
+    for parts in scored:
         for name, value in parts.items():
             sums[logged(name)] += value
-    return {name: total / count for name, total in sums.items()}
+    return {name: total / len(scored) for name, total in sums.items()}
 
 
 def divergences(module, nodes: list) -> Measures:

@@ -117,15 +117,6 @@ def make_task(options: TaskOptions) -> Task:
     return task
 
 
-def items_of(task: Task, split: str, limit: int = 0) -> list[dict]:
-    """Return the first items of a split (0: all). JSON can hold their task_id."""
-    items = task.items(split)[: limit or None]
-    for item in items:
-        if hasattr(item.get("task_id"), "item"):  # a number of numpy
-            item["task_id"] = item["task_id"].item()
-    return items
-
-
 def find_reward(task: Task):
     """Return the reward of the task, or of --reward if given."""
     if not task.reward:

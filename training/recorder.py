@@ -5,13 +5,13 @@ step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts 
 """
 
 import contextlib
-import html
 import itertools
+import json
 import os
-import secrets
 import shutil
 import signal
 import sys
+import textwrap
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -21,12 +21,10 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from tqdm import tqdm
 
 from magrpo import MAGRPO
-from policies import processes
 from policies.loading import save_agent
-from training.held_out import as_markdown, episode, evaluate, played, sample_record
+from training.held_out import episode, evaluate, played, sample_record, shown
 from training.metrics import measure, memory_gib
 from training.report import model_card
 from training.run_folder import (
@@ -35,7 +33,7 @@ from training.run_folder import (
     write_json,
     write_whole,
 )
-from training.terminal import remedy
+from training.terminal import NOTHING, SOLVED
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
 
@@ -79,18 +77,19 @@ class Signals:
             self.playing = False
 
 
-def make_logger(flags: dict, directory: Path, kept: int):
-    """Return Lightning's logger of --logger, False for none. kept: the steps of a resumed run."""
+def make_logger(record: dict, directory: Path, kept: int):
+    """Return Lightning's logger of --logger, False for none.
+
+    record: of args.json. kept: the steps of a resumed run.
+    """
+    flags = record["args"]
     name = flags["logger"]
     if name == "tensorboard":
         logger = TensorBoardLogger(directory, "", "", default_hp_metric=False, purge_step=kept)
         logger.log_hyperparams(flags)  # its hparams.yaml
         return logger
-    if name == "wandb":
-        file = directory / "wandb_id"  # W&B's name for the run, which a resumed one goes on with
-        if not file.exists():
-            write_whole(file, secrets.token_hex(8))
-        number = file.read_text("utf-8")
+    if name == "wandb":  # a resumed run goes on with the run of its name and date
+        number = f"{directory.name}-{record['date']}".replace(":", "-")
         return WandbLogger(directory.name, directory, number, project="magrpo", config=flags)
     return False
 
@@ -152,36 +151,16 @@ class Recorder(L.Callback):
     def on_train_start(self, trainer, module):
         module.rollout.interruptible = Signals().end_rollouts
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
-        self.check_processes(trainer, module)
+        module.team.set_date(trainer.strategy.broadcast(self.record["date"]))
         self.saved = module.global_step
-        self.last = module.algorithm.max_steps
-        trainer.should_stop = module.global_step >= self.last
+        trainer.should_stop = module.global_step >= self.flags["max_steps"]
         if self.recorded is None:
             self.test(trainer, module, "before")
-            log_text(trainer, "flags", as_table(self.flags))
+            log_text(trainer, "flags", json.dumps(self.flags, indent=1))
             self.save(trainer, module)
         self.recorded = module.global_step
         if self.evaluate_dev(trainer, module):  # an error or a signal came before that was done
             self.save(trainer, module)
-        self.bar = tqdm(
-            desc="training",
-            total=self.last,
-            initial=module.global_step,
-            file=sys.stdout,
-            disable=not (trainer.is_global_zero and sys.stdout.isatty()),
-        )
-
-    def check_processes(self, trainer, module) -> None:
-        """Give all processes the run's date. Raise ValueError if they have other items."""
-        module.team.set_date(trainer.strategy.broadcast(self.record["date"]))
-        items = self.record["items"]
-        if any(other != items for other in processes.gather(items)):
-            error = ValueError(
-                "the task gives each process other items: items() has to return the same list "
-                "each time (the order of a set changes)"
-            )
-            error.everywhere = True
-            raise error
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done = module.global_step
@@ -189,7 +168,7 @@ class Recorder(L.Callback):
         metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
         module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
-        trainer.should_stop = done >= self.last
+        trainer.should_stop = done >= self.flags["max_steps"]
         if trainer.is_global_zero:
             self.append("metrics.jsonl", [{"step": step, **metrics}])
             if step % self.flags["sample_every"] == 0:
@@ -206,39 +185,30 @@ class Recorder(L.Callback):
         every = self.flags["eval_every"]
         if not every or done % every or done == self.evaluated:
             return False
-        measures, _ = self.evaluate(trainer, module, "dev")
-        dev = {f"dev/{name}": value for name, value in measures.items()}
-        for logger in trainer.loggers:  # the first process alone has one
-            logger.log_metrics(dev, done - 1)
+        *_, logged = self.evaluate(trainer, module, "dev", "dev", done - 1)
         if trainer.is_global_zero:
-            self.append("metrics.jsonl", [{"step": done - 1, **dev}])
+            self.append("metrics.jsonl", [{"step": done - 1, **logged}])
         self.evaluated = done
         return True
 
     def tell(self, task, done: int, metrics: dict) -> None:
-        """Show a step in the bar, or as a line where the output is not a terminal.
-
-        Warn after FLAT steps in a row that had nothing to learn from.
-        """
+        """Print a step as a line. Warn after FLAT steps in a row that had nothing to learn from."""
         shown = f"return {metrics['return']:.3f} of 1"
         for name in task.measures.values():
             if name.startswith("metric/") and name in metrics:  # pass, coop
                 shown += f", {name.removeprefix('metric/')} {metrics[name]:.2f}"
-        self.bar.set_postfix_str(shown, refresh=False)
-        self.bar.update()
-        if self.bar.disable:
-            took = f"{metrics['seconds/step']:.1f} s"
-            print(f"step {done} of {self.last}: {shown} ({took})", flush=True)
+        took = f"{metrics['seconds/step']:.1f} s"
+        print(f"step {done} of {self.flags['max_steps']}: {shown} ({took})", flush=True)
         self.flat = self.flat + 1 if metrics["groups_with_gradient"] == 0 else 0
         if self.flat == FLAT:
-            tqdm.write(
+            advice = SOLVED if metrics["return"] >= 0.95 else NOTHING
+            print(
                 f"warning: {FLAT} steps taught nothing: no response had an advantage "
-                f"({shown}). Try {remedy(metrics['return'])}; --dry-run shows an example",
+                f"({shown}). Try {advice}; --dry-run shows an example",
                 file=sys.stderr,
             )
 
     def on_train_end(self, trainer, module):
-        self.bar.close()
         self.test(trainer, module, "after")
         if not trainer.is_global_zero:
             return
@@ -252,17 +222,19 @@ class Recorder(L.Callback):
         """Evaluate on the test problems before or after training, unless --eval-limit is none."""
         if "test" not in self.held_out:
             return
-        measures, nodes = self.evaluate(trainer, module, "test", when)
-        self.summary[when] = measures
+        step = module.global_step
+        self.summary[when], nodes, _ = self.evaluate(trainer, module, "test", when, step)
         *_, (node, _) = episode(nodes[0], 0)
-        self.summary["example"][when] = sample_record(module.global_step, node, 0)
-        logged = {f"test/{name}": value for name, value in measures.items()}
-        for logger in trainer.loggers:
-            logger.log_metrics(logged, module.global_step)
+        self.summary["example"][when] = sample_record(step, node, 0)
 
-    def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
+    def evaluate(self, trainer, module: MAGRPO, split: str, when: str, step: int):
+        """Evaluate and log it. Return the measures, the first greedy nodes, and what is logged."""
         with trainer.precision_plugin.forward_context():  # the precision of training
-            return evaluate(module, self.held_out[split], f"held out, {when}")
+            measures, nodes = evaluate(module, self.held_out[split], f"held out, {when}")
+        logged = {f"{split}/{name}": value for name, value in measures.items()}
+        for logger in trainer.loggers:  # the first process alone has one
+            logger.log_metrics(logged, step)
+        return measures, nodes, logged
 
     def shares(self, module) -> dict[str, float]:
         """Return the share of each scheme among the step's aligned joint responses.
@@ -317,22 +289,16 @@ class Recorder(L.Callback):
         records = []
         for node in itertools.chain(*module.turns):
             if node.problem == 0:
-                for number in range(node.samples):
-                    records.append(sample_record(step, node, number))
+                records += [sample_record(step, node, i) for i in range(node.samples)]
         self.append("samples.jsonl", records)
-        log_text(trainer, "sample", as_markdown(records[0]), step)
+        log_text(trainer, "sample", shown(records[0]), step)
 
 
 def log_text(trainer, name: str, text: str, step: int = 0) -> None:
-    """Log a text of Markdown, which TensorBoard alone can show."""
+    """Log a text, which TensorBoard alone can show.
+
+    It is an indented block of code, which Markdown or HTML in it cannot leave.
+    """
     if isinstance(trainer.logger, TensorBoardLogger):
-        trainer.logger.experiment.add_text(name, text, step)
-
-
-def as_table(flags: dict) -> str:
-    """Return the flags as a table of Markdown, escaped."""
-    rows = ["|flag|value|", "|-|-|"]
-    for name, value in flags.items():
-        text = html.escape(str(value)).replace("|", "&#124;")
-        rows.append(f"|{name}|{text}|")
-    return "\n".join(rows)
+        block = textwrap.indent(text, "    ", lambda line: True)
+        trainer.logger.experiment.add_text(name, block, step)

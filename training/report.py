@@ -1,7 +1,6 @@
 """Report what will be trained, a batch of it with its memory (--dry-run), and what came of it."""
 
 import shlex
-import statistics
 import sys
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import torch
 from policies.loading import device
 from policies.memory import halving
 from policies.model_names import located
-from training.held_out import as_markdown, sample_record
-from training.metrics import learning_share, memory_gib, problem_returns
+from training.held_out import sample_record, shown
+from training.metrics import learning_share, memory_gib
 from training.run_folder import read_args, read_summary
-from training.terminal import ALL, counted, printable, remedy
+from training.terminal import printable
 
 CARD = """\
 ---
@@ -46,15 +45,13 @@ def describe(module, held_out: dict, task: str, init: list[str] | None, processe
     """
     options = module.algorithm
     batch = options.batch_size * processes  # problems of a step
-    rates = [f"{rate:g}" for rate in dict.fromkeys(options.lr)]
-    problems = counted(len(module.problems), "problem")
-    splits = [f"{len(items)} of {split}" for split, items in held_out.items()]
+    rates = " ".join(f"{rate:g}" for rate in dict.fromkeys(options.lr))
+    splits = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items())
     lines = [
-        f"task:    {task}, reward {module.rollout.task.reward}, {problems}; "
-        f"held out: {', '.join(splits) or 'none'}",
-        f"plan:    {counted(options.max_steps, 'step')} of "
-        f"{counted(batch, 'problem')}, "
-        f"{counted(options.num_generations, 'sample')} an agent, lr {' '.join(rates)}",
+        f"task:    {task}, reward {module.rollout.task.reward}; "
+        f"problems: {len(module.problems)}; held out: {splits or 'none'}",
+        f"plan:    steps: {options.max_steps}; problems a step: {batch}; "
+        f"samples an agent: {options.num_generations}; lr {rates}",
     ]
     for number, base in enumerate(module.team.bases):
         lines.append(f"base {number}: {describe_base(base, module)}")
@@ -67,7 +64,7 @@ def describe(module, held_out: dict, task: str, init: list[str] | None, processe
             line += f", from {init[agent]}"
         lines.append(line)
     lines.append(f"policies: {len(module.team.policies())}")
-    lines.append(f"device:  {where()}")
+    lines.append(f"device:  {device()}; torch threads: {torch.get_num_threads()}")
     return "\n".join(lines)
 
 
@@ -84,29 +81,18 @@ def describe_base(base, module) -> str:
     return f"{name}, {frozen / 2**20:.1f} MiB frozen, agents {base.agents}"
 
 
-def where() -> str:
-    """Return the device of this process, in words."""
-    if device().type == "cuda":
-        return torch.cuda.get_device_name()
-    return f"CPU, torch threads: {torch.get_num_threads()}"
-
-
 def dry_run(module) -> None:
     """Roll out a batch, run its backward passes, and print an example, the rewards and memory."""
     module.turns = module.play(module.algorithm.batch_size)
     module.set_advantages()
     print("\none joint response to the first problem:")
     for nodes in module.turns:
-        print(printable(as_markdown(sample_record(0, nodes[0], 0))))
+        print(printable(shown(sample_record(0, nodes[0], 0))))
     print()
     for turn, nodes in enumerate(module.turns):
-        responses = sum(len(r) for node in nodes for r in node.responses)
         rewards = torch.cat([node.team_rewards for node in nodes])
-        counts = f"{responses} responses, {len(rewards)} joint"
-        maximum = module.rollout.reward.maximum
-        print(f"turn {turn}: {counts}, mean reward {rewards.mean():.3f} of {maximum:g}")
-    seconds = module.rollout.seconds
-    print(f"seconds: rollout {seconds['rollout']:.1f}, reward {seconds['reward']:.1f}")
+        earned = f"mean reward {rewards.mean():.3f} of {module.rollout.reward.maximum:g}"
+        print(f"turn {turn}: {len(rewards)} joint responses, {earned}")
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
     rows = module.rows()
 
@@ -115,13 +101,10 @@ def dry_run(module) -> None:
 
     halving(module.team.bases, lambda: module.team.score(rows, module.sampling, add_gradients))
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
-    place = "on the GPU" if device().type == "cuda" else "resident, Python and its libraries too"
-    print(f"memory expected, by this and its backward passes, {place}: {expected * 2**10:.0f} MiB")
     flat = 1 - learning_share(module)
     print(f"groups without an advantage, so that they teach nothing: {flat:.0%}")
-    if flat >= ALL:
-        earned = statistics.fmean(problem_returns(module.turns, module.rollout))
-        print(f"try {remedy(earned)}")
+    print(f"memory expected, by this and its backward passes: {expected * 2**10:.0f} MiB")
+    print("(of the GPU; on a CPU of the process, with Python and its libraries)")
 
 
 def model_card(record: dict, agent: int, reward: str, summary: dict) -> str:
@@ -152,8 +135,8 @@ def report(directory: Path, maximum: float) -> str:
     summary = read_summary(directory)
     before = summary["before"]
     after = summary["after"]
-    steps = counted(summary["steps"], "step")
-    lines = [f"\n{steps} in {summary['seconds'] / 60:.1f} minutes: {directory}"]
+    minutes = summary["seconds"] / 60
+    lines = [f"\nfinished at step {summary['steps']}, in {minutes:.1f} minutes: {directory}"]
     if after:
         lines.append("held-out test problems, share of the maximum return   before    after")
         for name, label in (("return", "sampled"), ("greedy/return", "greedy")):

@@ -5,6 +5,7 @@ eval.py and --resume read it. docs/metrics.md lists its files. The process that 
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -41,7 +42,7 @@ def find_run(name: str) -> Path:
     """Return the folder of a run that is named by its folder, or by its name in runs/."""
     path = Path(name)
     in_runs = Path(f"runs/{name}")
-    if in_runs.is_dir() and not (path / "args.json").is_file():
+    if in_runs.is_dir() and not is_run(path):
         return in_runs
     return path
 
@@ -54,7 +55,7 @@ def run_folders(names: list[str]) -> list[Path]:
     """
     folders = []
     for path in map(find_run, names):
-        if (path / "args.json").is_file() or not path.exists():
+        if is_run(path) or not path.exists():
             folders.append(path)
         else:
             folders += sorted(file.parent for file in path.glob("*/args.json"))
@@ -65,7 +66,7 @@ def run_folders(names: list[str]) -> list[Path]:
 
 def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
     """Return the folder where a run saves an agent. Agents of one policy share their first's."""
-    if flags.get("share"):
+    if flags["share"]:
         models = flags["model"]
         agent = models.index(models[agent])
     return directory / "agents" / str(agent)
@@ -78,10 +79,8 @@ def resume_command(directory: Path) -> str:
 
 def checkpoint(resumed: str | None) -> Path | None:
     """Return the checkpoint of the run of --resume, if it has one already."""
-    if not resumed:
-        return None
-    path = find_run(resumed) / CHECKPOINT
-    return path if path.exists() else None
+    path = Path(resumed or "", CHECKPOINT)
+    return path if resumed and path.exists() else None
 
 
 def run_path(name: str) -> Path:
@@ -89,46 +88,25 @@ def run_path(name: str) -> Path:
     return Path(name if "/" in name else f"runs/{name}")
 
 
-def has_begun(name: str) -> bool:
-    """Return whether the folder of --run holds a run."""
-    return (run_path(name) / "args.json").is_file()
-
-
-def is_finished(directory: Path, steps: int) -> bool:
-    """Return whether a run came to its end after so many steps. Warn of other code."""
-    finished = read_summary(directory).get("steps") == steps
-    if finished:
-        warn_of_other_code(directory)
-    return finished
-
-
-def check_place(name: str | None) -> Path:
-    """Return the folder of --run, or runs/. Raise ValueError if it holds a run, or cannot be made.
-
-    A run that was stopped before it wrote its flags has left its lock alone.
-    """
-    path = run_path(name) if name else Path("runs")
-    nearest = next(place for place in (path, *path.parents) if os.path.lexists(place))
-    if not nearest.is_dir():
-        raise ValueError(f"no run can be written to {path}: {nearest} is not a folder")
-    if name and nearest == path and os.listdir(path) not in ([], ["lock"]):
-        raise ValueError(
-            f"{path} already holds a run: choose another --run, or {resume_command(path)}"
-        )
-    return path
+def is_run(directory: Path) -> bool:
+    """Return whether a folder holds a run."""
+    return (directory / "args.json").is_file()
 
 
 def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
-    """Make runs/<run>, or the first free runs/<task>-<number>. Never use one that holds a run."""
+    """Make the folder of --run, or the first free runs/<task>-<number>."""
     if run:
-        path = check_place(run)
+        path = run_path(run)
         path.mkdir(parents=True, exist_ok=True)
+        if os.listdir(path) not in ([], ["lock"]):  # a run that was stopped at once left its lock
+            raise ValueError(f"{path} holds other files: choose another --run")
         return path
+    Path("runs").mkdir(exist_ok=True)  # an error where it is a link to nowhere
     stem = Path(task.replace(":", ".")).name
     for number in itertools.count(1):
         path = Path(f"runs/{stem}-{number}")
         with contextlib.suppress(FileExistsError):
-            path.mkdir(parents=True)
+            path.mkdir()
             return path
 
 
@@ -136,31 +114,34 @@ def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
 def lock_run_folder(directory: Path):
     """Hold a run's lock until the process ends. Raise ValueError if another process holds it."""
     with (directory / "lock").open("a", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not take_lock(file, fcntl.LOCK_EX):
             raise ValueError(
                 f"another process is at work on {directory}: wait for its end, or stop it"
-            ) from error
-        except OSError:  # a file system without locks, as on some clusters
-            pass
+            )
         yield
+
+
+def take_lock(file, kind: int) -> bool:
+    """Lock an open file. Return whether no other process holds its lock."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, as on some clusters
+        pass
+    return True
 
 
 def state(directory: Path) -> str:
     """Return whether a run is "running", "finished" or "unfinished"."""
     with contextlib.suppress(FileNotFoundError), (directory / "lock").open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take_lock(file, fcntl.LOCK_SH):
             return "running"
-        except OSError:  # a file system without locks
-            pass
     return "finished" if read_summary(directory) else "unfinished"
 
 
 def write_json(path: Path, value) -> None:
-    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n")
 
 
 def write_lines(path: Path, records: Iterable[dict]) -> None:
@@ -168,7 +149,8 @@ def write_lines(path: Path, records: Iterable[dict]) -> None:
 
 
 def json_line(record: dict) -> str:
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    """Return a line of a JSONL file. What JSON lacks, as numpy's numbers, is a text."""
+    return json.dumps(record, ensure_ascii=False, default=str) + "\n"
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -221,7 +203,7 @@ def read_args(directory: Path) -> dict:
     The embedded models have the names that every clone knows (model_names.recorded_name).
     """
     path = directory / "args.json"
-    if not path.is_file():
+    if not is_run(directory):
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
     with reading(path):
         record = json.loads(path.read_text("utf-8"))
@@ -229,53 +211,39 @@ def read_args(directory: Path) -> dict:
     return record
 
 
-def new_record(models: list[str], init: list[str] | None, splits: dict[str, list], scorer) -> dict:
-    """Return what a new run records besides its flags and the commands that train it."""
-    return {
-        "versions": {name: version(name) for name in PACKAGES},
-        "bases": {recorded_name(name): fingerprint(name) for name in models},
-        "init": [str(fingerprint(folder))[:12] for folder in init or ()],
-        "items": {split: digest(items) for split, items in splits.items()},
-        "maximum": scorer.maximum,
-        "unit": "episode" if scorer.per_episode else "turn",  # of the maximum
-        "date": datetime.now().isoformat(timespec="seconds"),  # that chat templates see
-        "max_steps": [],
-        "commands": [],
-        "code": [],  # of every process that trained it
-    }
+def make_record(directory: Path | None, args, splits: dict[str, list], scorer) -> dict:
+    """Return args.json of a new run, or of the run in `directory` that goes on with these flags.
 
-
-def old_record(directory: Path, args, splits: dict[str, list]) -> dict:
-    """Return args.json of a run that goes on with these flags and items.
-
-    Raise ValueError if its models or its items were others. Say what else is not as it was.
+    Raise ValueError if the models or the items of the latter were others.
     """
-    record = read_args(directory)
-    check_bases(directory, args.model)
-    for split, items in splits.items():
-        check_items(record, split, items)
-    warn_of_other_code(directory)
-    steps = record["max_steps"][-1]
-    if args.max_steps != steps:
-        print(
-            f"note: with --max-steps {args.max_steps} in place of {steps} the learning rates and "
-            "the optimism change in the middle of the run: it is compared apart from others",
-            file=sys.stderr,
-        )
-    return record
-
-
-def extended(record: dict, flags: dict) -> dict:
-    """Return the record of a run that begins or goes on with these flags."""
-    flags = flags | {"model": list(map(recorded_name, flags["model"]))}
-    added: dict = {
-        "max_steps": flags["max_steps"],
-        "commands": shlex.join(["python", *sys.argv]),
-        "code": code_version(flags),
-    }
-    for name, new in added.items():
-        added[name] = list(dict.fromkeys([*record[name], new]))
-    return record | {"args": flags} | added
+    flags = dataclasses.asdict(args) | {"model": list(map(recorded_name, args.model))}
+    if directory:
+        record = read_args(directory)
+        check_bases(directory, args.model)
+        for split, items in splits.items():
+            check_items(record, split, items)
+        warn_of_other_code(directory)
+    else:
+        record = {
+            "versions": {name: version(name) for name in PACKAGES},
+            "bases": {recorded_name(name): fingerprint(name) for name in args.model},
+            "init": [str(fingerprint(folder))[:12] for folder in args.init or ()],
+            "items": {split: digest(items) for split, items in splits.items()},
+            "maximum": scorer.maximum,
+            "unit": "episode" if scorer.per_episode else "turn",  # of the maximum
+            "date": datetime.now().isoformat(timespec="seconds"),  # that chat templates see
+            "max_steps": [],
+            "commands": [],
+            "code": [],  # of every process that trained it
+        }
+    for name, new in (
+        ("max_steps", args.max_steps),
+        ("commands", shlex.join(["python", *sys.argv])),
+        ("code", code_version(flags)),
+    ):
+        if new not in record[name]:
+            record[name].append(new)
+    return record | {"args": flags}
 
 
 def digest(items: list[dict]) -> str:
@@ -344,48 +312,34 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
 
     On another base of the same shape an adapter would load, and be worth nothing.
     """
-    if not trained:
-        return
-    now = fingerprint(name)  # None: the hub's, and not on this machine yet
-    if now not in (None, trained):
+    # None: not known, or the hub's and not on this machine yet
+    if trained and fingerprint(name) not in (None, trained):
         raise ValueError(
             f"the model {name} is not what {whose} was trained on "
             "(other weights, config or tokenizer)"
         )
 
 
-def cut_back(directory: Path, max_steps: int, weights: dict) -> int:
+def cut_back(directory: Path, max_steps: int) -> int:
     """Drop what a killed run wrote after its last checkpoint, and a line that was cut.
 
-    Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on with
-    so many steps and these weights, by name.
+    Return the checkpoint's steps, or 0 without one. Raise ValueError if it has more steps than the
+    run may have.
     """
+    import torch
+
     paths = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
     # All is read before anything is written: a damaged file changes nothing.
     records_of = {path: read_records(path) for path in paths}
-    done = checkpoint_steps(directory, weights)
+    done = 0
+    if path := checkpoint(str(directory)):
+        with reading(path):
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            done = state["global_step"]
     if max_steps < done:
         raise ValueError(f"{directory} has {done} steps: --max-steps {max_steps} is behind it")
     for path, records in records_of.items():
         write_lines(path, [record for record in records if record["step"] < done])
-    return done
-
-
-def checkpoint_steps(directory: Path, weights: dict) -> int:
-    """Return the steps of a run's checkpoint, 0 without one. Raise ValueError for other weights."""
-    import torch
-
-    from policies.loading import shapes
-
-    path = directory / CHECKPOINT
-    if not path.exists():
-        return 0
-    with reading(path):
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        done = state["global_step"]
-        saved = shapes(state["state_dict"])
-    if saved != shapes(weights):
-        raise ValueError(f"{path} is of another team than args.json says (agents or adapters)")
     return done
 
 

@@ -12,19 +12,12 @@ import warnings
 from training import reward_runner
 from training.flags import Parser
 
-ALL = 0.95  # fraction of the groups, or of the maximum return, that counts as all of it
+# What to try where nothing can be learned: no response has an advantage.
 NOTHING = (
     "a reward with steps between nothing and all; easier problems; more --num-generations; "
     "a larger --max-new-tokens, if responses are cut off"
 )
 SOLVED = "harder problems, or stop here: all joint responses earn the maximum, or nearly"
-
-
-def remedy(earned: float) -> str:
-    """Return what to try where all rewards of a group are equal. earned: share of the maximum."""
-    return SOLVED if earned >= ALL else NOTHING
-
-
 FOUND = (ValueError, RuntimeError, FloatingPointError, ModuleNotFoundError)
 OURS = {
     *("__main__", "train", "eval", "magrpo", "tasks", "rewards"),
@@ -72,11 +65,6 @@ def is_first(processes: int) -> bool:
 def printable(text: str) -> str:
     """Return a model's text without what would control the terminal."""
     return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: 1 problem, 2 problems."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def drop_output() -> None:
