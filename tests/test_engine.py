@@ -283,8 +283,8 @@ def test_a_server_that_dies_loses_nothing(tiny, capsys, tmp_path):
     for row in lines(whole, "metrics.jsonl"):
         assert row["ratio/clipped"] == 0
         assert row["logp_difference/max"] < 1e-4
-    # the probe, the held-out problem and its example, a step and its example, half a step
-    tiny.left = 2 + (2 * 2 + 2) + (2 * 2 + 2) + 2
+    # the probe, the held-out problem, a step, half a step
+    tiny.left = 2 + 2 * 2 + 2 * 2 + 2
     error = refused(capsys, argv, "--run", broken)
     assert "Connection error" in error
     assert f"--resume {broken}" in error

@@ -223,6 +223,8 @@ def make_record(directory: Path | None, args, splits: dict[str, list], scorer) -
         for split, items in splits.items():
             check_items(record, split, items)
         warn_of_other_code(directory)
+        if args.max_steps not in record["max_steps"]:
+            print("with another --max-steps the learning rates and the optimism change from here")
     else:
         record = {
             "versions": {name: version(name) for name in PACKAGES},
