@@ -128,7 +128,7 @@ def parser(command: str = "table") -> Parser:
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the flags of a command, and its name. The first word may leave `table` out."""
     command = "table"
-    if argv and argv[0] in COMMANDS:
+    if argv and argv[0] in (*PLAYING, *READING):
         command, *argv = argv
     args = parser(command).parse_args(argv)
     args.command = command
@@ -148,11 +148,8 @@ def run_flags(args: argparse.Namespace, directory: Path | None) -> train.Args:
         if getattr(args, name) is not None:
             setattr(flags, name, getattr(args, name))
     if args.model:
-        count = len(args.model)
-        if not directory and count > 1:
-            flags.num_agents = count
-        if count not in (1, flags.num_agents):
-            raise ValueError(f"--model names {count}: give one, or one per agent")
+        if not directory and len(args.model) > 1:
+            flags.num_agents = len(args.model)
         flags.model = each(args.model, flags.num_agents)
     flags.engine = args.engine  # not the run's
     if wrong := conflict(flags):
@@ -160,7 +157,7 @@ def run_flags(args: argparse.Namespace, directory: Path | None) -> train.Args:
     return flags
 
 
-def check_alike(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) -> None:
+def check_alike(flags_of: dict[Path | None, train.Args]) -> None:
     """Raise ValueError if runs play in ways whose returns cannot be compared."""
     first, *others = flags_of
     for run in others:
@@ -168,9 +165,6 @@ def check_alike(args: argparse.Namespace, flags_of: dict[Path | None, train.Args
             if getattr(flags_of[run], name) != getattr(flags_of[first], name):
                 hint = ": give one for both" if name in REPLACE else ""
                 raise ValueError(f"{run} and {first} differ in --{name.replace('_', '-')}{hint}")
-        budgets = {train.recorded_flags(path)["max_new_tokens"] for path in (first, run)}
-        if args.max_new_tokens and len(budgets) > 1:
-            raise ValueError(f"--max-new-tokens: {run} and {first} were trained with {budgets}")
 
 
 def find_runs(args: argparse.Namespace) -> list[Path | None]:
@@ -187,26 +181,20 @@ def find_runs(args: argparse.Namespace) -> list[Path | None]:
 
 def problems(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
     """Return the task of the first run and the problems, which have to be those of all runs."""
-    played = []
-    for run, flags in flags_of.items():
-        task = make_task(part_of(flags, TaskOptions))
-        items = task.items(args.split)
-        if run and not (args.task or args.data or args.task_arg):  # others are played on purpose
-            run_folder.check_items(run_folder.read_args(run), args.split, items)
-        played.append((task, items[: args.limit or None]))
-    task, items = played[0]
+    task = make_task(part_of(flags_of[args.runs[0]], TaskOptions))
+    items = task.items(args.split)
     if not items:
         raise ValueError(f"{type(task).__name__}.items({args.split!r}) has no problem to play")
-    for run, (_, own_items) in zip(flags_of, played, strict=True):
-        if own_items != items:
-            raise ValueError(f"{run} has other problems than the first run: evaluate it alone")
-    return task, items
+    if not (args.task or args.data or args.task_arg):  # else others are played on purpose
+        for run in filter(None, args.runs):
+            run_folder.check_items(run_folder.read_args(run), args.split, items)
+    return task, items[: args.limit or None]
 
 
 def evaluate(args: argparse.Namespace) -> tuple[dict, Task, list[dict]]:
     """Play every method of every run. Return the content of --json, the task and the records."""
     flags_of = {run: run_flags(args, run) for run in args.runs}
-    check_alike(args, flags_of)
+    check_alike(flags_of)
     task, items = problems(args, flags_of)
     reward = find_reward(task)
     quiet()  # what follows imports torch
@@ -273,8 +261,6 @@ def play_run(
             records = []
             for count in [0] if args.greedy else [args.num_samples, 0]:
                 records += player.play(label, rollout, items, args.seed, count)
-            if not any(turn["parts"] for record in records for turn in record["turns"]):
-                raise ValueError(f"the reward scored no turn of {name} (it returned {{}})")
             latency = {}
             if args.command == "table":
                 latency = player.speed(label, rollout, items, args.seed)
@@ -325,7 +311,7 @@ def ask(args: argparse.Namespace) -> None:
     if args.text.lstrip().startswith("{"):  # a whole item
         try:
             item = json.loads(args.text)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ValueError(f"ask: not one JSON object ({error})") from error
         task.check(item)
     else:
@@ -344,55 +330,37 @@ def ask(args: argparse.Namespace) -> None:
         print(f"\n{report.side_by_side(turn['responses'])}")
 
 
-def compare(args: argparse.Namespace) -> None:
-    """Print the table of groups of runs, and write what the flags ask for."""
-    from evaluation import runs
-
-    text = runs.compare(args.runs, args.by, args.metric, args.csv, args.latex, args.out)
-    print(printable(text))
+PLAYING = {"table": table, "ask": ask, "show": show}
+READING = ("list", "compare", "page", "doctor")
 
 
-def list_runs(args: argparse.Namespace) -> None:
-    """Print the list of runs."""
-    from evaluation import runs
+def read(args: argparse.Namespace) -> None:
+    """Print what a command that plays nothing says of runs."""
+    from evaluation import doctor, page, runs
 
-    print(printable(runs.list_runs(args.runs)))
-
-
-def write_page(args: argparse.Namespace) -> None:
-    """Write the page of runs, once or until they are finished."""
-    from evaluation import page
-
-    print(f"page: {page.write_page(args.runs, args.watch)}", flush=True)
-    if args.watch:
+    match args.command:
+        case "list":
+            text = runs.list_runs(args.runs)
+        case "compare":
+            text = runs.compare(args.runs, args.by, args.metric, args.csv, args.latex, args.out)
+        case "page":
+            text = f"page: {page.write_page(args.runs, args.watch)}"
+        case "doctor":
+            text = doctor.report(args.run)
+    print(printable(text), flush=True)
+    if args.command == "page" and args.watch:
         page.keep_up(args.runs)
-
-
-def examine(args: argparse.Namespace) -> None:
-    """Print the signs of failure that a run shows."""
-    from evaluation import doctor
-
-    print(doctor.report(args.run))
-
-
-COMMANDS = {
-    "table": table,
-    "ask": ask,
-    "show": show,
-    "list": list_runs,
-    "compare": compare,
-    "page": write_page,
-    "doctor": examine,
-}
 
 
 def main(argv: list[str]) -> None:
     try:
         args = parse(argv)
-        if args.command in ("table", "ask", "show"):
+        if args.command in PLAYING:
             os.environ[DEVICE] = args.device or ""
             args.runs = find_runs(args)
-        COMMANDS[args.command](args)
+            PLAYING[args.command](args)
+        else:
+            read(args)
         sys.stdout.flush()  # a reader that has gone shows here, and not at the exit
     except BrokenPipeError:  # every file was written before the output
         drop_output()

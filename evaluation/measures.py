@@ -14,6 +14,7 @@ import pandas
 from rewards import logged
 
 KS = (1, 3, 5, 10)
+KEYS = ("method", "greedy", "item", "scheme", "return")  # of a record that its row keeps
 TIE = 1e-9  # returns that differ by less are equal but for rounding
 
 
@@ -45,30 +46,36 @@ def summarize(records: list[dict], measures: dict[str, str], speeds: dict[str, d
     frame = pandas.DataFrame(map(flat, records))
     problems = by_problem(frame, measures)
     groups = problems.groupby(["method", "greedy"], sort=False)
-    rows = pandas.concat([groups.mean(), groups.sem().add_suffix("_se")], axis=1)
+    errors = groups.sem().add_suffix("_se")
+    rows = pandas.concat([groups.mean(), errors], axis=1)
     table: dict[str, dict] = {}
     for (method, greedy), row in rows.iterrows():
         prefix = "greedy/" if greedy and method in table else ""
-        table.setdefault(method, {}).update(row.dropna().add_prefix(prefix))
+        measured = row.dropna().add_prefix(prefix)
+        table.setdefault(method, {}).update(measured)
     main = frame["greedy"].all()  # the decoding whose measures have no prefix
     if "pass@1" in problems:
-        count_schemes(table, frame[frame["greedy"] == main], logged(measures["pass@k"]))
-    returns = problems["return"].xs(main, level="greedy").unstack("method")
-    first, *others = table
-    for method in others:
-        table[method]["vs"] = {"method": first} | paired(returns[method] - returns[first])
-    for method in table:
-        table[method] |= speeds.get(method, {})
+        passed = logged(measures["pass@k"])
+        count_schemes(table, frame[frame["greedy"] == main], passed)
+    returns = problems["return"].xs(main, level="greedy")
+    returns = returns.unstack("method")
+    first = next(iter(table))
+    for method, row in table.items():
+        if method != first:
+            gaps = returns[method] - returns[first]
+            row["vs"] = {"method": first} | paired(gaps)
+        row |= speeds.get(method, {})
     return table
 
 
 def flat(record: dict) -> dict:
     """Return what one row of the table of all joint responses holds."""
-    tokens = np.array([turn["tokens"] for turn in record["turns"]])  # (turns, agents)
-    last = record["turns"][-1]
-    row = {name: record[name] for name in ("method", "greedy", "item", "scheme", "return")}
-    row["answers"] = tuple(last["responses"])
-    row |= {logged(part): value for part, value in last["parts"].items()}
+    turns = record["turns"]
+    tokens = np.array([turn["tokens"] for turn in turns])  # (turns, agents)
+    row = {name: record[name] for name in KEYS}
+    row["answers"] = tuple(turns[-1]["responses"])
+    for part, value in turns[-1]["parts"].items():
+        row[logged(part)] = value
     row["mean_turns"] = len(tokens)
     for agent, lengths in enumerate(tokens.T):  # 0 where it did not speak
         if lengths.any():
@@ -98,9 +105,10 @@ def by_problem(frame: pandas.DataFrame, measures: dict[str, str]) -> pandas.Data
         if name.endswith("@k"):
             for k in KS:
                 best = groups[column].agg(lambda values, k=k: best_of_k(list(values), k))
-                problems[f"{name[:-1]}{k}"] = best
+                problems[name[:-1] + str(k)] = best
         else:
-            earned = (frame[column] > 0).astype(float).where(reported[column])
+            earned = (frame[column] > 0).astype(float)
+            earned = earned.where(reported[column])
             problems[name] = earned.groupby([frame[key] for key in keys], sort=False).mean()
     return problems
 

@@ -18,7 +18,7 @@ import torch
 
 from magrpo import EVAL, Episode, Node, Play, Rollout, arrangement, generator
 from policies.codec import Prompt, as_text
-from policies.decoding import Response
+from policies.decoding import SILENCE
 from policies.loading import device, load_agent
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
@@ -67,8 +67,7 @@ class Sequential(Rollout):
         for node in nodes:
             if not node.prompts:  # it is of the first turn
                 self.observe(node)
-            silence = [Response([], "", [], 0.0, True)] * node.samples
-            node.responses = [silence] * self.team.size
+            node.responses = [[SILENCE] * node.samples] * self.team.size
         for agent in range(self.team.size):
             speaking = [node for node in nodes if node.prompts[agent]]
             asked = []
@@ -264,9 +263,6 @@ class Player:
 def load_agents(team: Team, directory: Path) -> None:
     """Load the agents that a run saved last, and let them see its date."""
     record = run_folder.read_args(directory)
-    if not (directory / "agents").is_dir():
-        command = run_folder.resume_command(directory)
-        raise ValueError(f"{directory} has no agents yet: {command}")
     if not run_folder.read_summary(directory):
         print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)
     for agent in team.policies():

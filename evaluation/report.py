@@ -8,14 +8,6 @@ import pandas
 
 from training.terminal import printable
 
-LABELS = {
-    "difference": "minus the first",
-    "greedy/return": "greedy",
-    "metric/coop": "coop",
-    "tokens_per_problem": "tokens",
-    "latency_s": "latency (s)",
-}
-
 
 def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
     """Return the most important columns, and the shares of the schemes, as text.
@@ -32,8 +24,7 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
         rows[method] = {}
         for name in columns:
             if name in row:
-                label = LABELS.get(name, name.replace("_", " "))
-                rows[method][label] = cell(row[name], row.get(f"{name}_se"))
+                rows[method][name] = cell(row[name], row.get(f"{name}_se"))
         counted = row.get("schemes", {})
         total = sum(scheme["count"] for scheme in counted.values())
         schemes[method] = {}
@@ -61,24 +52,23 @@ def align(corner: str, rows: dict[str, dict]) -> str:
 def show(records: list[dict]) -> str:
     """Return the first joint response of each method to each problem, and its scores."""
     blocks = []
-    records = [record for record in records if record["sample"] == 0]
-    for number, group in itertools.groupby(
-        sorted(records, key=lambda record: record["item"]), lambda record: record["item"]
-    ):
-        first, *_ = group = list(group)
-        blocks += [f"=== {first['task_id'] or number}", side_by_side(first["turns"][0]["prompts"])]
-        for record in group:
-            decoding = "greedy" if record["greedy"] else "sampled"
-            for turn_number, turn in enumerate(record["turns"]):
-                scores = []
-                for name, value in turn["parts"].items():
-                    if not name.startswith("metric/"):
-                        scores.append(f"{name} {value:.2f}")
-                head = f"\n--- {record['method']}, {decoding}, turn {turn_number}"
-                blocks += [f"{head}: {', '.join(scores)}", side_by_side(turn["responses"])]
-                if any(turn["feedback"]):
-                    blocks += ["--- feedback", side_by_side(turn["feedback"])]
-            blocks.append(f"return {record['return']:.3f}")
+    shown = None  # the problem
+    for record in sorted(records, key=lambda record: record["item"]):
+        if record["sample"] > 0:
+            continue
+        if record["item"] != shown:
+            shown = record["item"]
+            blocks.append(f"=== {record['task_id'] or shown}")
+            blocks.append(side_by_side(record["turns"][0]["prompts"]))
+        decoding = "greedy" if record["greedy"] else "sampled"
+        for number, turn in enumerate(record["turns"]):
+            scores = [f"{name} {value:.2f}" for name, value in turn["parts"].items()]
+            head = f"\n--- {record['method']}, {decoding}, turn {number}"
+            blocks.append(f"{head}: {', '.join(scores)}")
+            blocks.append(side_by_side(turn["responses"]))
+            if any(turn["feedback"]):
+                blocks += ["--- feedback", side_by_side(turn["feedback"])]
+        blocks.append(f"return {record['return']:.3f}")
     return "\n".join(blocks)
 
 

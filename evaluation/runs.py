@@ -160,11 +160,6 @@ def compare(
 ) -> str:
     """Return means and differences of groups of runs. Write the files that are named."""
     rows = read_runs(names)
-    old = rows["items"] == "null"
-    lines = [f"{run} is of an older version: it is not compared" for run in rows["run"][old]]
-    if old.all():
-        raise ValueError("; ".join(lines))
-    rows = rows[~old]
     columns = group_runs(rows, by)
     metrics = [name if name in rows else f"after/{name}" for name in metrics or ()]
     known = {name for name in rows if "/" in name}
@@ -181,7 +176,7 @@ def compare(
         cells.to_latex(latex, escape=True, caption=CAPTION)
     if out:
         draw(rows, metrics, out)
-    return "\n\n".join([CAPTION, cells.to_string(), *lines, *notes(rows, columns)])
+    return "\n\n".join([CAPTION, cells.to_string(), *notes(rows, columns)])
 
 
 def differences(rows: pandas.DataFrame, values: pandas.DataFrame) -> pandas.DataFrame:

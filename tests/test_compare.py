@@ -86,14 +86,6 @@ def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
         runs.compare([str(tmp_path / "a")], None, ["metric/pas"])
 
 
-def test_runs_of_an_older_version_are_named_and_not_compared(tmp_path):
-    write(tmp_path, "a")
-    old = write(tmp_path, "b", items=None)
-    assert f"{old} is of an older version" in runs.compare([str(tmp_path)])
-    with pytest.raises(ValueError, match="older version"):
-        runs.compare([str(old)])
-
-
 # --- statistics -----------------------------------------------------------------------------------
 
 
