@@ -54,7 +54,7 @@ from torch import Tensor, nn
 
 from policies import processes
 from policies.codec import Prompt, TooLong
-from policies.decoding import Response
+from policies.decoding import SILENCE, Response
 from policies.logprobs import Row, importance, padded
 from policies.memory import halving
 from policies.sampling import Sampling
@@ -298,10 +298,14 @@ class Rollout:
 
         The key (seed, stream, step, number of the first item) decides every random number.
         """
+        nodes = []
+        for number, item in enumerate(items):
+            node_key = (*key[:3], key[3] + number)
+            histories = [[] for _ in range(self.team.size)]
+            nodes.append(Node(number, item, node_key, histories, play.samples))
         turns = []
         samples = 1 if play.chain else play.samples  # of later turns
         with self.interruptible():
-            nodes = self.roots(items, key, play.samples)
             while nodes:
                 with self.timed("rollout"):
                     self.act(nodes, sampling)  # steps 1 and 2
@@ -319,15 +323,6 @@ class Rollout:
                 nodes = opened
             back_up(turns, self.episode.gamma, play.optimism)  # step 4
         return turns
-
-    def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
-        """Return the nodes of the first turn; key as in __call__."""
-        nodes = []
-        for number, item in enumerate(items):
-            node_key = (*key[:3], key[3] + number)
-            histories = [[] for _ in range(self.team.size)]
-            nodes.append(Node(number, item, node_key, histories, samples))
-        return nodes
 
     def encode(self, agent: int, item: dict, prompt: Prompt) -> tuple[int, ...]:
         """Return a prompt's token ids, those of the answer's beginning included.
@@ -375,7 +370,7 @@ class Rollout:
         uniforms = torch.from_numpy(np.concatenate(uniforms))
         answers = iter(self.answers(asked, uniforms, sampling))
         for node in nodes:
-            silence = [Response([], "", [], 0.0, True)] * node.samples
+            silence = [SILENCE] * node.samples
             node.responses = [next(answers) if prompt else silence for prompt in node.prompts]
 
     def answers(

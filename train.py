@@ -17,7 +17,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.model_names import DEVICE, DEVICES, TeamOptions, find_model, located
+from policies.model_names import DEVICE, TeamOptions, find_model, located
 from rewards import REWARDS
 from tasks import DEFAULT, TASKS
 from training import initial_agents, run_folder
@@ -229,8 +229,8 @@ class Args:
         metavar="URL",
     )
     device: str | None = optional(
-        "where the models run (cuda if there is one, or cpu); mps: Apple's GPU, which is untested",
-        choices=DEVICES,
+        "where the models run (cuda if there is one, or cpu)",
+        choices=("cuda", "cpu"),
     )
     devices: int = flag(1, "number of GPUs per machine (on a CPU: of processes)", COUNT)
     num_nodes: int = flag(1, "number of machines", COUNT)

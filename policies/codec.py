@@ -7,7 +7,6 @@ import bisect
 import functools
 import math
 import re
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -27,14 +26,12 @@ class Codec:
     def __init__(self, model, tokenizer) -> None:
         config = model.config.get_text_config()
         self.tokenizer = tokenizer
-        self.vocabulary = config.vocab_size
         # Tokens that a prompt and its response may have together: the model's positions limit them.
         self.context = getattr(config, "max_position_embeddings", None) or math.inf
         self.eos = eos_tokens(model, tokenizer)
         self.stops: list[str] = []  # texts that end a response, too
         self.template_args: dict = {}  # what the chat template is given beside the messages
         self.date = datetime.now()  # what the chat template sees as today
-        self.warned = False  # that a prompt spells special tokens
         self.raw = False  # whether a prompt came without the chat template
 
     def encode(
@@ -58,11 +55,6 @@ class Codec:
             )
         if not ids:
             raise ValueError(f"a prompt has no token: {prompt!r}")
-        if max(ids) >= self.vocabulary:
-            raise ValueError(
-                f"the tokenizer is of another model: token {max(ids)}, and the model knows "
-                f"{self.vocabulary}"
-            )
         return tuple(ids)
 
     def ids(self, prompt: Prompt, chat: bool, begun: str = "") -> list[int]:
@@ -75,7 +67,10 @@ class Codec:
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         if isinstance(prompt, str) and not chat:
             self.raw = True
-            return self.raw_ids(f"{prompt}\n\n{begun}" if begun else prompt)
+            ids = self.literal(f"{prompt}\n\n{begun}" if begun else prompt)
+            while ids and ids[-1] in self.eos:
+                ids.pop()
+            return ids
         if not self.tokenizer.chat_template:
             raise ValueError(
                 "--chat-template, or a prompt of chat messages: the model has no chat template: "
@@ -96,20 +91,6 @@ class Codec:
                 f"the model's chat template refuses a prompt: {error} ({messages!r:.200})"
             ) from error
         return ids + self.literal(begun, add_special_tokens=False)
-
-    def raw_ids(self, text: str) -> list[int]:
-        """Return the token ids of a prompt without a chat template."""
-        ids = self.literal(text)
-        if not self.warned and ids != self.tokenizer(text)["input_ids"]:
-            self.warned = True
-            print(
-                "warning: a prompt spells special tokens, which are read as ordinary text. "
-                f"Only a chat template makes special tokens ({text!r:.60}...)",
-                file=sys.stderr,
-            )
-        while ids and ids[-1] in self.eos:
-            ids.pop()
-        return ids
 
     def literal(self, text: str, **options) -> list[int]:
         """Return a text's token ids. Special tokens that it spells are ordinary text."""

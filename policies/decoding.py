@@ -15,17 +15,17 @@ from transformers.cache_utils import Cache
 
 from policies.codec import Codec
 from policies.memory import halving, prompts_at_once
-from policies.sampling import Sampling, choose, precision
+from policies.sampling import Sampling, choose
 from policies.shared_model import SharedModel
 
 padded_left = functools.partial(pad_sequence, batch_first=True, padding_side="left")
 CACHES = ("past_key_values", "cache_params")  # what transformers' models call their cache
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
 # no further ahead. A finished row that is still decoded costs nothing there.
-LOOK = {"cpu": 1, "cuda": 8, "mps": 8}
+LOOK = {"cpu": 1, "cuda": 8}
 # The rest of the rows goes on alone when at most this share is left. To copy the cache costs about
 # one step.
-KEPT = {"cpu": 0.75, "cuda": 0.5, "mps": 0.75}
+KEPT = {"cpu": 0.75, "cuda": 0.5}
 
 
 @dataclass
@@ -37,6 +37,9 @@ class Response:
     logps: list[float]  # log-probability of each token under the sampled distribution
     entropy: float  # of the sampled distribution, summed over the tokens, in nats
     ended: bool  # False: cut off at max_new_tokens
+
+
+SILENCE = Response([], "", [], 0.0, True)  # of an agent that does not speak at a turn
 
 
 @dataclass
@@ -108,7 +111,7 @@ def decode_rows(
     """Sample a response of every row, by the uniforms (R, T), after the text that has begun."""
     device = base.device
     count, limit = uniforms.shape
-    uniforms = uniforms.to(precision(device)).to(device)
+    uniforms = uniforms.double().to(device)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros(count, limit, device=device)

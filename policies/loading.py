@@ -7,15 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-import psutil
 import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from policies.decoding import decode
 from policies.logprobs import Row, Tree, gaps, lay_out, score, token_logps
-from policies.memory import host
 from policies.model_names import DEVICE, WEIGHTS, TeamOptions, find_model, recorded_name
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
@@ -69,23 +67,10 @@ def load_model(name: str, bits: int):
     model_name = f"the model {name!r}"
     needs = "it needs config.json, tokenizer and safetensors, of an architecture that transformers "
     needs += "reads without code of the model's own"
-    with loading(model_name, needs):
-        config = AutoConfig.from_pretrained(where)
-        tokenizer = AutoTokenizer.from_pretrained(where)
-        with torch.device("meta"):
-            empty = AutoModelForCausalLM.from_config(config)
-    free = min(psutil.virtual_memory().available, host())
-    if place.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(place)
-    needed = empty.num_parameters() * bits / 8
-    if needed > free:  # the system would end the process, without a message
-        raise ValueError(
-            f"{model_name} takes {needed / 1e9:.1f} GB in {bits} bits, and {free / 1e9:.1f} GB are "
-            "free: give fewer --bits, or a smaller model"
-        )
     with loading(model_name, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+        tokenizer = AutoTokenizer.from_pretrained(where)
         model, report = AutoModelForCausalLM.from_pretrained(
-            where, config=config, output_loading_info=True, **weights
+            where, output_loading_info=True, **weights
         )
     if report["missing_keys"]:  # transformers would take random ones
         raise ValueError(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
@@ -106,27 +91,25 @@ def check(base: SharedModel) -> None:
     """
     name = type(base.net).__name__
     base.takes_masks = False
-    gap, reason = gap_in_words(base)
+    gap = mean_gap(base)
     if not gap < 10 * base.noise:
-        raise ValueError(f"{name} cannot be trained here: one token after the other, {reason}")
+        raise ValueError(
+            f"{name} cannot be trained here: one token after the other, its log-probabilities are "
+            f"{gap:.2g} off"
+        )
     base.noise = max(base.noise, 3 * gap)  # a deep model rounds more often
     base.takes_masks = True
-    gap, reason = gap_in_words(base)
+    try:
+        gap = mean_gap(base)
+    except Exception:  # of a model's own code: many kinds
+        gap = math.inf
     if not gap < base.noise:
         base.run_one_by_one()
         print(
-            f"warning: {name} runs prompt by prompt, which is slower (with masks {reason})",
+            f"warning: {name} runs prompt by prompt, which is slower (with masks its "
+            f"log-probabilities are {gap:.2g} off)",
             file=sys.stderr,
         )
-
-
-def gap_in_words(base: SharedModel) -> tuple[float, str]:
-    """Return the mean gap, inf where the model fails, and what is wrong with the model."""
-    try:
-        gap = mean_gap(base)
-    except Exception as error:  # of a model's own code: many kinds
-        return math.inf, f"it fails: {error!s:.120}"
-    return gap, f"its log-probabilities are {gap:.2g} off"
 
 
 def mean_gap(base: SharedModel) -> float:
@@ -182,7 +165,6 @@ def save_agent(base: SharedModel, agent: int, path: Path) -> None:
         save_adapter(base, agent, path)
     else:
         base.net.save_pretrained(path)
-        open_to_others(path)
     base.codec.tokenizer.save_pretrained(path)
 
 
@@ -194,15 +176,6 @@ def save_adapter(base: SharedModel, agent: int, path: Path) -> None:
         file.replace(path / file.name)
     (path / name).rmdir()
     (path / "README.md").unlink(missing_ok=True)  # peft's empty model card
-    open_to_others(path)
-
-
-def open_to_others(folder: Path) -> None:
-    """Let others read the weights as far as the umask does. Safetensors lets the user alone."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    for file in folder.glob("*.safetensors"):
-        file.chmod(0o666 & ~umask)
 
 
 def load_agent(base: SharedModel, agent: int, path: Path) -> None:

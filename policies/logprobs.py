@@ -64,8 +64,10 @@ def score(
     total = sum(len(row.tokens) for row in rows) + sum(len(prompt) for _, prompt in prompts)
     recomputing = learns and checkpoints(base, longest, total)
     logps_of = base.fast.token_logps if base.fast else token_logps
-    trees = list(trees_of(base, rows, pass_tokens(base, recomputing)))
-    for batch in batches(trees, update_tokens(base, recomputing)):
+    trees = trees_of(base, rows, pass_tokens(base, recomputing))
+    sizes = [len(tree.tokens) for tree in trees]
+    for numbers in pack(sizes, update_tokens(base, recomputing)):
+        batch = [trees[number] for number in sorted(numbers)]  # by agent
         agents = None if frozen else [tree.rows[0].agent for tree in batch]
         base.recomputing = recomputing
         with torch.set_grad_enabled(learns), base.acting(agents):
@@ -132,6 +134,18 @@ class Tree:
             place = self.places[key]
         self.rows.append(row)
 
+    def takes(self, row: Row) -> bool:
+        """Return whether a row's prompt begins with the first one, or shares half of its problem's.
+
+        The second is a later turn that shows other texts at its end.
+        """
+        root = self.rows[0]
+        size = len(root.prompt)
+        if row.problem == root.problem:
+            size = (size + 1) // 2
+        alike = row.prompt[:size] == root.prompt[:size]
+        return not self.alone and row.agent == root.agent and alike
+
     def seen(self) -> Tensor:
         """Return which tokens each token sees, (L, L): itself and those on the way to it."""
         size = len(self.tokens)
@@ -142,45 +156,20 @@ class Tree:
         return torch.from_numpy(seen)
 
 
-def trees_of(base: SharedModel, rows: list[Row], limit: float) -> Iterator[Tree]:
-    """Yield the trees of rows: one for all prompts of an agent that begin with the same prompt.
+def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
+    """Return the trees of rows: one for all prompts of an agent that begin with the same prompt.
 
     A tree has at most `limit` tokens, if one response has. Where the model takes no mask, each
     response has a tree of its own.
     """
     limit = min(limit, base.codec.context)  # some models keep tables of so many places
-    alone = not base.takes_masks
-    tree = None
+    trees: list[Tree] = []
     for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
         size = len(row.prompt) + len(row.tokens)
-        if tree and not alone and len(tree.tokens) + size <= limit:
-            root = tree.rows[0]
-            if row.agent == root.agent and begins_alike(root, row):
-                tree.add(row)
-                continue
-        if tree:
-            yield tree
-        tree = Tree(alone)
-        tree.add(row)
-    if tree:
-        yield tree
-
-
-def begins_alike(root: Row, row: Row) -> bool:
-    """Return whether a row's prompt begins with the root's, or is of its problem and shares half.
-
-    The second is a later turn that shows other texts at its end.
-    """
-    size = len(root.prompt)
-    if row.problem == root.problem:
-        size = (size + 1) // 2
-    return row.prompt[:size] == root.prompt[:size]
-
-
-def batches(trees: list[Tree], limit: float) -> Iterator[list[Tree]]:
-    """Yield trees that are run together, by agent, within a limit of tokens."""
-    for numbers in pack([len(tree.tokens) for tree in trees], limit):
-        yield [trees[number] for number in sorted(numbers)]
+        if not (trees and trees[-1].takes(row) and len(trees[-1].tokens) + size <= limit):
+            trees.append(Tree(alone=not base.takes_masks))
+        trees[-1].add(row)
+    return trees
 
 
 @dataclass

@@ -13,7 +13,7 @@ import torch
 
 from policies.shared_model import SharedModel
 
-SHARE = {"cpu": 1 / 8, "cuda": 1 / 4, "mps": 1 / 8}
+SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
 LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 # On a CPU, a pass of the update that keeps more than the caches hold gains nothing. With a larger
 # model it may keep the activations of CPU_TOKENS tokens, so that matrix products have enough rows,
@@ -36,25 +36,19 @@ def host() -> int:
 def group_limits(root: Path) -> list[int]:
     """Return the memory limits of this process's control groups, which containers and Slurm set.
 
-    A group's limit holds for all groups below it. Version 2 has one tree of groups, and version 1
-    has a tree for each kind of limit.
+    A group's limit holds for all groups below it. Version 1 of the groups is not read.
     """
     listing = root / "proc/self/cgroup"
-    lines = listing.read_text("utf-8").splitlines() if listing.is_file() else []
+    if not listing.is_file():  # not Linux
+        return []
+    path = listing.read_text("utf-8").splitlines()[-1].partition("::/")[2]
+    group = root / "sys/fs/cgroup" / path
     limits = []
-    for line in lines:
-        _, kinds, path = line.split(":", 2)
-        tree = root / "sys/fs/cgroup"
-        name = "memory.max"
-        if kinds:  # version 1
-            tree /= kinds
-            name = "memory.limit_in_bytes"
-        group = tree / path.lstrip("/")
-        for folder in (group, *group.parents):  # in a container the first ones may be out of sight
-            file = folder / name
-            text = file.read_text("utf-8").strip() if file.is_file() else "max"
-            if text != "max":
-                limits.append(int(text))
+    for folder in (group, *group.parents):  # in a container the first ones may be out of sight
+        file = folder / "memory.max"
+        text = file.read_text("utf-8").strip() if file.is_file() else "max"
+        if text != "max":
+            limits.append(int(text))
     return limits
 
 
@@ -150,9 +144,8 @@ def prompts_at_once(base: SharedModel, prompt: int, samples: int, limit: int) ->
 
 
 def is_shortage(error: RuntimeError) -> bool:
-    """Return whether an error says that memory ran out. MPS and cuBLAS say it by their text."""
-    words = ("out of memory", "ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
+    """Return whether an error says that memory ran out. cuBLAS says it by its text."""
+    return isinstance(error, torch.OutOfMemoryError) or "ALLOC_FAILED" in str(error)
 
 
 def halving(bases: Iterable[SharedModel], work: Callable):

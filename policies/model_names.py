@@ -7,7 +7,6 @@ from pathlib import Path
 
 EMBEDDED = Path(__file__).resolve().parent.parent / "tiny"  # the models of this project
 DEVICE = "MAGRPO_DEVICE"  # environment variable with the device that --device chooses
-DEVICES = ("cuda", "mps", "cpu")
 ADAPTER = "adapter_config.json"  # as peft writes it
 WEIGHTS = "adapter_model.safetensors"
 MODEL_FILES = ("config.json", "tokenizer*.json", "*model*.safetensors")  # of a fingerprint

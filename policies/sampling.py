@@ -96,11 +96,6 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     return tokens, logps[:, 0], entropy
 
 
-def precision(device: torch.device) -> torch.dtype:
-    """Return the type of the numbers that decide tokens on a device. MPS has no float64."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
     """Draw tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
 

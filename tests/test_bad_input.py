@@ -348,7 +348,7 @@ def test_eval_flags(argv, run, refused, tmp_path):
 
 
 EVALUATED = [
-    (lambda r: shutil.rmtree(r / "agents"), "has no agents yet"),
+    (lambda r: shutil.rmtree(r / "agents"), "cannot load agent 0"),
     (lambda r: cut(r / "agents/1/adapter_model.safetensors"), "cannot load agent 1"),
 ]
 

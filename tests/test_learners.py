@@ -330,7 +330,7 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     assert "what applies here is trained" in refused_by_eval(capsys, frozen)
     same = shutil.copytree(path, tmp_path / "same")
     shutil.rmtree(same / "agents")
-    assert "same has no agents yet" in refused_by_eval(capsys, "--run", same)
+    assert "cannot load agent 0 from" in refused_by_eval(capsys, "--run", same)
     assert "there is one policy" in refused(capsys, SMALL, "--share --init", trained)
 
 

@@ -39,24 +39,22 @@ def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
 
 
 def test_the_limits_of_every_group_of_this_process_count(tmp_path):
-    """Version 1 with Slurm, and version 2 in a container, which shows its own group alone."""
+    """A container shows its own group alone."""
     files = {
-        "proc/self/cgroup": "4:cpu,memory:/slurm/job\n1:cpu:/x\n0::/host/docker\n",
-        "sys/fs/cgroup/cpu,memory/slurm/memory.limit_in_bytes": "300\n",
-        "sys/fs/cgroup/cpu,memory/slurm/job/memory.limit_in_bytes": "900\n",
+        "proc/self/cgroup": "1:cpu:/x\n0::/slurm/job/docker\n",
         "sys/fs/cgroup/memory.max": "200\n",
-        "sys/fs/cgroup/host/memory.max": "max\n",
+        "sys/fs/cgroup/slurm/memory.max": "max\n",
+        "sys/fs/cgroup/slurm/job/memory.max": "900\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert sorted(memory.group_limits(tmp_path)) == [200, 300, 900]
+    assert sorted(memory.group_limits(tmp_path)) == [200, 900]
     assert memory.group_limits(tmp_path / "a Mac") == []
 
 
 SHORTAGES = [
     torch.OutOfMemoryError("CUDA out of memory"),
-    RuntimeError("MPS backend out of memory (MPS allocated: 17.9 GiB)"),
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
 ]
 

@@ -441,8 +441,8 @@ ROUND_TRIPS = [
 
 
 @pytest.mark.parametrize(("make", "text"), ROUND_TRIPS)
-def test_a_text_is_its_tokens_and_they_are_the_text(make, text, capsys):
-    """Without a control token and without an end, whatever it spells. A user is warned once."""
+def test_a_text_is_its_tokens_and_they_are_the_text(make, text):
+    """Without a control token and without an end, whatever it spells."""
     codec = small_base().codec
     codec.tokenizer = make()
     ids = codec.literal(f"x{text}", add_special_tokens=False)
@@ -450,11 +450,8 @@ def test_a_text_is_its_tokens_and_they_are_the_text(make, text, capsys):
     assert ids[:size] == codec.letter
     assert not {*ids} & {*codec.tokenizer.all_special_ids}
     assert codec.text_of([*ids[size:], EOS]) == text
-    for _ in range(2):
-        prompt = codec.ids(f"x{text}", False)
-        assert prompt[-len(ids) :] == ids  # the tokenizer may add what begins it
-    warnings = capsys.readouterr().err.count("warning: a prompt spells special tokens")
-    assert warnings == (text == SPELT)
+    prompt = codec.ids(f"x{text}", False)
+    assert prompt[-len(ids) :] == ids  # the tokenizer may add what begins it
     codec.tokenizer.chat_template = "{{ messages[0].content }}<eos>"  # the template may end it
     assert codec.ids("x", True)[-1] == EOS
 
@@ -554,12 +551,10 @@ def weight_of(layer) -> torch.Tensor:
 def test_prompts_are_never_cut():
     codec = small_base().codec
     assert codec.encode("abc", chat=False, limit=3) == (9, 10, 11)
-    codec.vocabulary = 11
     codec.context = 9
     for text, error in (
         ("abcd", "4 tokens and --max-prompt-tokens is 3"),
         ("ab", "the model's context of 9"),
-        ("abc", "the tokenizer is of another model: token 11"),
         ("", "a prompt has no token"),
     ):
         with pytest.raises(ValueError, match=error):
