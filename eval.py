@@ -306,7 +306,6 @@ def ask(args: argparse.Namespace) -> None:
     """Print the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     [run] = args.runs
     flags = run_flags(args, run)
-    flags.temperature = args.temperature or 0.0  # greedy
     task = make_task(part_of(flags, TaskOptions))
     if args.text.lstrip().startswith("{"):  # a whole item
         try:
@@ -323,11 +322,9 @@ def ask(args: argparse.Namespace) -> None:
     resolve_bits(flags)
     player = Player(flags, run, Scorer(unscored))
     rollout = player.rollout(Method(trained=range(flags.num_agents)))
-    [record] = player.play("ask", rollout, [item], args.seed, 1)
-    for number, turn in enumerate(record["turns"]):
-        print(f"\nturn {number}:" if number else f"the team of {run or ', '.join(flags.model)}:")
-        print(report.side_by_side(turn["prompts"]))
-        print(f"\n{report.side_by_side(turn['responses'])}")
+    samples = 1 if args.temperature else 0
+    records = player.play(str(run or flags.model[0]), rollout, [item], args.seed, samples)
+    print(printable(report.show(records)))
 
 
 PLAYING = {"table": table, "ask": ask, "show": show}

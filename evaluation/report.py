@@ -68,7 +68,8 @@ def show(records: list[dict]) -> str:
             blocks.append(side_by_side(turn["responses"]))
             if any(turn["feedback"]):
                 blocks += ["--- feedback", side_by_side(turn["feedback"])]
-        blocks.append(f"return {record['return']:.3f}")
+        if scores:
+            blocks.append(f"return {record['return']:.3f}")
     return "\n".join(blocks)
 
 
