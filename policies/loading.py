@@ -91,25 +91,27 @@ def check(base: SharedModel) -> None:
     """
     name = type(base.net).__name__
     base.takes_masks = False
-    gap = mean_gap(base)
+    gap, reason = gap_in_words(base)
     if not gap < 10 * base.noise:
-        raise ValueError(
-            f"{name} cannot be trained here: one token after the other, its log-probabilities are "
-            f"{gap:.2g} off"
-        )
+        raise ValueError(f"{name} cannot be trained here: one token after the other, {reason}")
     base.noise = max(base.noise, 3 * gap)  # a deep model rounds more often
     base.takes_masks = True
-    try:
-        gap = mean_gap(base)
-    except Exception:  # of a model's own code: many kinds
-        gap = math.inf
+    gap, reason = gap_in_words(base)
     if not gap < base.noise:
         base.run_one_by_one()
         print(
-            f"warning: {name} runs prompt by prompt, which is slower (with masks its "
-            f"log-probabilities are {gap:.2g} off)",
+            f"warning: {name} runs prompt by prompt, which is slower (with masks {reason})",
             file=sys.stderr,
         )
+
+
+def gap_in_words(base: SharedModel) -> tuple[float, str]:
+    """Return the mean gap, inf where the model fails, and what is wrong with the model."""
+    try:
+        gap = mean_gap(base)
+    except Exception as error:  # of a model's own code: many kinds
+        return math.inf, f"it fails: {error!s:.120}"
+    return gap, f"its log-probabilities are {gap:.2g} off"
 
 
 def mean_gap(base: SharedModel) -> float:
