@@ -62,7 +62,10 @@ def show(records: list[dict]) -> str:
             blocks.append(side_by_side(record["turns"][0]["prompts"]))
         decoding = "greedy" if record["greedy"] else "sampled"
         for number, turn in enumerate(record["turns"]):
-            scores = [f"{name} {value:.2f}" for name, value in turn["parts"].items()]
+            scores = []
+            for name, value in turn["parts"].items():
+                if not name.startswith("metric/"):
+                    scores.append(f"{name} {value:.2f}")
             head = f"\n--- {record['method']}, {decoding}, turn {number}"
             blocks.append(f"{head}: {', '.join(scores)}")
             blocks.append(side_by_side(turn["responses"]))
