@@ -109,7 +109,7 @@ def test_splits_are_the_papers_rows_or_fifths(task, count, borders, monkeypatch)
 
 
 SPLIT = {  # body of check(candidate): its tests, without indentation; f is the entry point
-    "assert True\nassert 1 == 1, 'x'\nassert candidate(1)": ["assert f(1)"],
+    "assert True\nassert abs(1) == 1, 'x'\nassert candidate(1)": ["assert f(1)"],
     "x = 3\nz = x + 1\nassert candidate(z)\nassert candidate(0)": [
         "x = 3\nz = x + 1\nassert candidate(z)",
         "assert f(0)",
