@@ -261,6 +261,8 @@ def play_run(
             records = []
             for count in [0] if args.greedy else [args.num_samples, 0]:
                 records += player.play(label, rollout, items, args.seed, count)
+            if not any(turn["parts"] for record in records for turn in record["turns"]):
+                raise ValueError(f"the reward scored no turn of {name} (it returned {{}})")
             latency = {}
             if args.command == "table":
                 latency = player.speed(label, rollout, items, args.seed)
