@@ -142,14 +142,14 @@ def run_flags(args: argparse.Namespace, directory: Path | None) -> train.Args:
     if task != recorded.get("task"):
         for name in ("task_arg", "data", "feedback"):  # they are of the run's task
             recorded.pop(name, None)
-    defaults = train.parse(["--task", task] if task else [])
-    flags = dataclasses.replace(defaults, **recorded)
+    start = ["--task", task] if task else []
+    if args.model and len(args.model) > 1:
+        start += ["--num-agents", str(len(args.model))]
+    flags = dataclasses.replace(train.parse(start), **recorded)
     for name in REPLACE:
         if getattr(args, name) is not None:
             setattr(flags, name, getattr(args, name))
     if args.model:
-        if not directory and len(args.model) > 1:
-            flags.num_agents = len(args.model)
         flags.model = each(args.model, flags.num_agents)
     flags.engine = args.engine  # not the run's
     if wrong := conflict(flags):

@@ -11,6 +11,7 @@ A value in brackets is the default. --dry-run shows one batch of any command and
 
 import contextlib
 import dataclasses
+import importlib.util
 import itertools
 import os
 import sys
@@ -312,6 +313,8 @@ def prepare(args: Args):
 
     Returns the task, the reward, and the problems by split. Fills in the agents' folders of --init.
     """
+    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
+        raise ValueError("--logger wandb: pip install wandb")
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task)
     if hasattr(reward, "questions") and not args.lora_rank:

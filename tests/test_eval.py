@@ -265,3 +265,8 @@ def test_ask_answers_as_the_evaluation_does(team, tmp_path, capsys):
     for text in (*first["responses"], *second["responses"], first["feedback"][0]):
         for row in text.splitlines():
             assert " ".join(row.split()) in said
+
+
+def test_models_without_a_run_make_a_team_of_their_number():
+    flags = evaluation.run_flags(evaluation.parse(["--model", *["tiny"] * 3]), None)
+    assert flags.num_agents == len(flags.model) == len(flags.lr) == 3

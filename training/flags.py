@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
-import importlib.util
 import json
 import math
 import shlex
@@ -183,8 +182,6 @@ def conflict(args) -> str:
         return "--kl-coef is of whole distributions: not with --top-p or --top-k"
     if args.temperature == 0:
         return "--temperature 0 is greedy: all samples of a group would be the same"
-    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
-        return "--logger wandb: pip install wandb"
     bases = len({*args.model})
     if len(args.engine or []) not in (0, bases):
         return f"--engine: give one URL for each of {bases} base(s)"
