@@ -49,6 +49,14 @@ def calls_are_not_seen(monkeypatch):
     monkeypatch.setattr(reward_runner, "RUNNING", Unseen())
 
 
+@pytest.fixture(scope="session")
+def trained(elsewhere, tmp_path_factory) -> Path:
+    """A run of two steps in which every agent moved, to be read."""
+    from test_train import MOVING, run
+
+    return run(tmp_path_factory.mktemp("runs") / "trained", MOVING)
+
+
 def pytest_collection_modifyitems(items):
     """Let the longest file begin first: otherwise one worker waits for the other at the end."""
     items.sort(key=lambda item: item.path.name != "test_parallel.py")

@@ -319,16 +319,3 @@ def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch, capsys):
     with pytest.raises(FloatingPointError, match="at step 2: the third step in a row"):
         step(module, 2)
     assert moved(module.team, before) == set()
-
-
-def test_a_team_learns_to_match():
-    """Reward only where both agents write the same letter: no agent can earn it alone."""
-
-    def match(item, texts):
-        both = zip(texts[0], texts[1], strict=False)
-        return sum(a == b for a, b in both) / 8
-
-    flags = "--lr 0.1 --lr-schedule constant --batch-size 4 --num-generations 8 --max-steps 8"
-    module = make(match, flags)
-    returns = [measure(step(module, number))["return"] for number in range(8)]
-    assert returns[-1] > 2 * returns[0]
