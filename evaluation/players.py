@@ -257,7 +257,8 @@ class Player:
                 bar.update()
         latency = pandas.Series(seconds)
         row = {"latency_s": latency.mean(), "latency_s_se": latency.sem()}
-        return row | {"tokens_per_s": tokens / latency.sum()}
+        row["tokens_per_s"] = tokens / latency.sum()
+        return pandas.Series(row).dropna().to_dict()  # one problem has no standard error
 
 
 def load_agents(team: Team, directory: Path) -> None:
