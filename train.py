@@ -405,6 +405,8 @@ def train(args: Args) -> None:
     with contextlib.ExitStack() as held:
         if first and directory:
             held.enter_context(run_folder.lock_run_folder(directory))
+        elif first and args.run:
+            run_folder.check_place(args.run)
         prepared = prepare(args)
         if first:
             print("loading libraries and models ...", flush=True)

@@ -10,7 +10,7 @@ response. V vocabulary.
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -236,7 +236,7 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     return ratio.clamp(max=CAP)
 
 
-def pack(costs: list[float], limit: float) -> Iterator[list[int]]:
+def pack(costs: Sequence[float], limit: float) -> Iterator[list[int]]:
     """Yield numbers of the items in parts of about equal size, the most costly item first.
 
     In each part, the number of items times the largest cost stays within the limit.

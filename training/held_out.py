@@ -3,7 +3,7 @@
 import itertools
 import math
 import statistics
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 
 import torch
@@ -83,7 +83,7 @@ def end_parts(root: Node) -> dict[str, float]:
     unscored: it counts as 0 in the return as well. A measure of several problems is the mean of
     theirs. This holds for training's held-out evaluation and for eval.py's tables.
     """
-    sums = Counter()
+    sums: dict[str, float] = defaultdict(float)
     for sample in range(root.samples):
         *_, (node, number) = episode(root, sample)
         for name, value in played(node, number)[1].items():

@@ -93,13 +93,19 @@ def is_run(directory: Path) -> bool:
     return (directory / "args.json").is_file()
 
 
+def check_place(run: str) -> None:
+    """Raise ValueError if the folder of --run holds other files."""
+    path = run_path(run)
+    # A run that was stopped at once left its lock.
+    if path.exists() and os.listdir(path) not in ([], ["lock"]):
+        raise ValueError(f"{path} holds other files: choose another --run")
+
+
 def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
     """Make the folder of --run, or the first free runs/<task>-<number>."""
     if run:
         path = run_path(run)
         path.mkdir(parents=True, exist_ok=True)
-        if os.listdir(path) not in ([], ["lock"]):  # a run that was stopped at once left its lock
-            raise ValueError(f"{path} holds other files: choose another --run")
         return path
     Path("runs").mkdir(exist_ok=True)  # an error where it is a link to nowhere
     stem = Path(task.replace(":", ".")).name
