@@ -450,7 +450,7 @@ class Rollout:
             if not self.warned:
                 self.warned = True
                 print(
-                    f"warning: an episode ends after turn {len(node.histories[0]) - 1}: {error}. "
+                    f"warning: an episode ends after turn {self.turn(node) - 1}: {error}. "
                     "The metric too_long counts such episodes",
                     file=sys.stderr,
                 )
@@ -648,10 +648,10 @@ class MAGRPO(L.LightningModule):
                 responses **= turn + 1
             share = 1.0 / (len(self.turns[0]) * responses)
             for node, agent in itertools.product(nodes, range(self.team.size)):
-                if agent in options.freeze or not node.prompts[agent]:
+                prompt = node.prompts[agent]
+                if agent in options.freeze or not prompt:
                     continue  # it is frozen, or did not speak
                 values = node.advantages[agent].tolist()
-                prompt = node.prompts[agent]
                 for response, value in zip(node.responses[agent], values, strict=True):
                     tokens = response.tokens
                     rows.append(
