@@ -174,3 +174,9 @@ def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
     torch.multiprocessing.start_processes(
         sum_of_two, (tmp_path / "meet",), nprocs=2, start_method="fork"
     )  # fork imports nothing anew
+
+
+def test_processes_with_other_items_do_not_train(capsys, monkeypatch):
+    monkeypatch.setattr(processes, "gather", lambda digests: [digests, {"train": "other"}])
+    assert "the same list in every process" in refused(capsys, SMALL, "--batch-size 1 --run x")
+    assert not Path("runs/x/metrics.jsonl").exists()

@@ -23,6 +23,7 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from magrpo import MAGRPO
+from policies import processes
 from policies.loading import save_agent
 from training.held_out import episode, evaluate, played, sample_record, shown
 from training.metrics import measure, memory_gib
@@ -152,6 +153,11 @@ class Recorder(L.Callback):
         module.rollout.interruptible = Signals().end_rollouts
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
         module.team.set_date(trainer.strategy.broadcast(self.record["date"]))
+        items = self.record["items"]
+        if any(other != items for other in processes.gather(items)):
+            error = ValueError("items() has to return the same list in every process")
+            error.everywhere = True
+            raise error
         self.saved = module.global_step
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
         if self.recorded is None:
