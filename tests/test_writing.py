@@ -58,45 +58,39 @@ def test_enormous_texts_take_linear_time(piece):
 # --- the paper's rewards --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ratio", "tldr", "arxiv"),  # the value of the length; None: nothing else counts
-    [
-        (0.79, None, None),
-        (0.90, None, 0.5),
-        (1.20, 0.2, 1.0),
-        (1.40, 0.6, 0.5),
-        (1.80, 1.0, None),
-        (4.10, 0.5, None),
-        (5.10, None, None),
-    ],
-)
-def test_bands_of_length(ratio, tldr, arxiv):
+def sized(ratio: float) -> list[str]:
+    """Two texts, and the ratio of their lengths."""
     text = " ".join(f"word{i:03}" for i in range(130))
-    one = text.ljust(round(len(text) / min(ratio, 1)), "z")
-    two = text.ljust(round(len(text) * max(ratio, 1)), "z")
-    for task, value in (("tldr", tldr), ("arxiv", arxiv)):
-        parts = PAPER[task]({}, [one, two[:-1] + "y"])
-        assert parts["length"] == pytest.approx(value or 0.0, abs=0.02)
-        assert total(parts) > 0.5 if value else total(parts) == parts["structure"] == 0.5
+    return [
+        text.ljust(round(len(text) / min(ratio, 1)), "z"),
+        text.ljust(round(len(text) * max(ratio, 1)), "y"),
+    ]
+
+
+def varied(ratio: float) -> list[str]:
+    """Two texts of one length, and the ratio of their numbers of different words."""
+    return [" ".join(f"a{i % round(size):02}" for i in range(200)) for size in (40, 40 * ratio)]
+
+
+def varied_and_longer(ratio: float) -> list[str]:
+    first, second = varied(ratio)
+    return [first, second + "z" * round(0.8 * len(first))]
 
 
 @pytest.mark.parametrize(
-    ("ratio", "tldr", "arxiv"),  # of the numbers of unique words: the value of the vocabulary
+    ("task", "part", "texts", "values"),  # the part's value, by ratio
     [
-        (0.4, 0, 0),
-        (0.6, 0, 0.25),
-        (1.3, 0, 0.5),
-        (1.5, 1 / 7, 0.25),
-        (1.8, 5 / 14, 0),
-        (3.0, 0.5, 0),
+        ("tldr", "length", sized, {0.79: 0, 0.9: 0, 1.2: 0.2, 1.4: 0.6, 1.8: 1, 4.1: 0.5, 5.1: 0}),
+        ("arxiv", "length", sized, {0.79: 0, 0.9: 0.5, 1.2: 1, 1.4: 0.5, 1.8: 0}),
+        ("tldr", "vocabulary", varied_and_longer, {1.2: 0, 1.5: 1 / 7, 1.8: 5 / 14, 3: 0.5}),
+        ("arxiv", "vocabulary", varied, {0.4: 0, 0.6: 0.25, 1.3: 0.5, 1.5: 0.25, 1.8: 0}),
     ],
 )
-def test_bands_of_vocabulary(ratio, tldr, arxiv):
-    first = " ".join(f"a{i % 40:02}" for i in range(200))
-    second = " ".join(f"a{i % round(40 * ratio):02}" for i in range(200))
-    longer = second + "z" * round(0.8 * len(first))
-    assert PAPER["tldr"]({}, [first, longer])["vocabulary"] == pytest.approx(tldr, abs=0.02)
-    assert PAPER["arxiv"]({}, [first, second])["vocabulary"] == pytest.approx(arxiv, abs=0.02)
+def test_bands(task, part, texts, values):
+    for ratio, value in values.items():
+        parts = PAPER[task]({}, texts(ratio))
+        assert parts[part] == pytest.approx(value, abs=0.02)
+        assert value or not parts["consistency"]  # a level that fails ends the count
 
 
 # --- the rewards that ask a language model --------------------------------------------------------
@@ -120,22 +114,19 @@ SECOND = "On Monday someone came with a red van; a camera saw the man who took m
 
 def test_the_parts_by_hand():
     """Both texts are shorter than a window, so their least window is all of them."""
-    first = [3, 2, 2, 6, 3, 2, 6, 3, 6]  # a red van took my bike away from us
-    # on Monday someone came with a red van a camera saw the man who took my bike away
-    second = [3, 2, 6, 6, 3, 2, 2, 2, 3, 2, 6, 3, 3, 6, 6, 3, 2, 6]
     logistic = 1.0
-    for text, costs in ((FIRST, first), (SECOND, second)):
-        assert (-unigrams(POST, text)).tolist() == costs
-        mean = np.mean(costs)  # without the post every word costs 6 nats
+    for text, costs in ((FIRST, "322632636"), (SECOND, "326632223263366326")):  # of each word
+        assert "".join(f"{-cost:.0f}" for cost in unigrams(POST, text)) == costs
+        mean = sum(map(int, costs)) / len(costs)  # without the post every word costs 6 nats
         logistic *= 1 / (1 + math.exp((-7 + (mean + 6) / 2) / 0.5))
         logistic *= 1 / (1 + math.exp((0.16 - (6 - mean) / 6) / 0.05))
     # of 6 + 15 runs, "with a red van" is the post's and "took my bike away" the partner's
     original = 1 - (2 / 21) ** 2
     parts = score(rewards.tldr, POST, (FIRST, SECOND))
     assert parts["writing"] == pytest.approx(3 * math.sqrt(logistic) * original)
-    metrics = [value for name, value in parts.items() if name.startswith("metric/")]
-    assert parts["writing"] == pytest.approx(3 * math.prod(metrics))
-    assert metrics[2:] == pytest.approx([original, 1, 1])
+    writing, *factors = parts.values()
+    assert writing == pytest.approx(3 * math.prod(factors))
+    assert factors[2:] == pytest.approx([original, 1, 1])
     questions = rewards.tldr.questions({"prompt": POST}, [FIRST, SECOND])
     assert len(set(questions)) == 4  # two questions a text
     assert len({prompt for prompt, _ in questions}) == 2  # and two prompts a source
@@ -144,10 +135,10 @@ def test_the_parts_by_hand():
 def test_the_least_window_of_a_text_counts_for_half():
     """24 words that the source does not explain, among many that it does."""
     known = [f"w{n}" for n in range(200)]
-    good = known[::3]  # no two of them stand together
-    alien = [f"x{n}" for n in range(24)]
-    for text, mean, least in ((good, 3, 3), (good + alien, 3 * 67 / 91, 0)):
-        given, without = (unigrams(prompt, " ".join(text)) for prompt in (" ".join(known), "none"))
+    good = " ".join(known[::3])  # no two of them stand together
+    alien = " ".join(f"x{n}" for n in range(24))
+    for text, mean, least in ((good, 3, 3), (f"{good} {alien}", 3 * 67 / 91, 0)):
+        given, without = unigrams(" ".join(known), text), unigrams("none", text)
         _, grounded = rewards._fluent_and_grounded(given, without)
         explained = (mean + least) / 2 / 6
         assert grounded == pytest.approx(1 / (1 + math.exp((0.16 - explained) / 0.05)))
@@ -162,15 +153,15 @@ def test_each_part_falls_for_what_it_is_about(task, size, longer):
     source = " ".join(f"w{n} and" for n in range(3 * size))
     one, two = numbered(0, size), numbered(size, longer)
     good = score(STRICT[task], source, (one, two))
-    assert all(value > 0.95 for value in list(good.values())[1:]), good
-    for spoilt, part in (
-        ((one, two.replace("w", "x")), "grounded"),
-        ((one, one + two[: len(one)]), "original"),
-        ((one, two[:-1]), "finished"),
-        ((one[:20], two), "lengths"),
-    ):
-        parts = score(STRICT[task], source, spoilt)
-        assert parts[f"metric/{part}"] < 0.97 * good[f"metric/{part}"], (part, spoilt)
+    assert all(value > 0.95 for value in good.values()), good
+    for part, texts in {
+        "grounded": (one, two.replace("w", "x")),
+        "original": (one, one + two[: len(one)]),
+        "finished": (one, two[:-1]),
+        "lengths": (one[:20], two),
+    }.items():
+        parts = score(STRICT[task], source, texts)
+        assert parts[f"metric/{part}"] < 0.97 * good[f"metric/{part}"]
         assert total(parts) < total(good)
     for nothing in (("", two), (one, " \n")):
         assert total(score(STRICT[task], source, nothing)) == 0
@@ -186,16 +177,12 @@ def test_an_end_is_told_in_any_script(text):
 # --- one agent for both parts ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("kind", [STRICT, PAPER], ids=["strict", "paper"])
-def test_a_single_agent_is_scored_by_its_two_parts(kind, task):
-    reward = kind[task]
+@pytest.mark.parametrize("reward", [*STRICT.values(), *PAPER.values()], ids=str)
+def test_a_single_agent_is_scored_by_its_two_parts(reward):
     both = score(reward, POST, (FIRST, SECOND))
     assert score(reward, POST, [f"{FIRST}{SEPARATOR}{SECOND}"]) == both
     for text in (f"{FIRST}\n\n{SECOND}", f"{FIRST}{SEPARATOR}{SECOND}{SEPARATOR}", SEPARATOR):
-        parts = score(reward, POST, [text])
-        assert total(parts) == 0
-        assert parts.keys() == both.keys()
+        assert score(reward, POST, [text]) == dict.fromkeys(both, 0)
     with pytest.raises(ValueError, match="1 or 2 agents"):
         score(reward, POST, (FIRST, SECOND, SECOND))
 

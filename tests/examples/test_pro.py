@@ -7,14 +7,13 @@ import itertools
 import warnings
 
 import pytest
-from code_pairs import HACKS, SCHEMES
+from code_pairs import SCHEMES
 from helpers import total, write_lines
 
 import rewards
 from examples.pro import HumanEvalPro, MBPPPro, code_pass, pro_item
 from programs import teams
 
-PAIRS = SCHEMES | HACKS
 PRO_ROW = {
     "id": 3,
     "raw_problem": "# Square a number.\nimport math\ndef square(x):\n",
@@ -42,6 +41,8 @@ PRO = {  # what a row has in place of that
     },
 }
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.mark.parametrize("name", PRO)
 def test_a_pro_problem_has_two_functions(name):
@@ -50,18 +51,15 @@ def test_a_pro_problem_has_two_functions(name):
     assert (item["helpers"], item["entry_point"]) == ([helper], entry)
     base, harder = item["statements"]
     assert f"def {helper}(" in base
-    assert f"def {entry}(" in harder
     assert f"def {helper}(" not in harder
-    assert "# squares." in harder or "# Sum of squares." in harder
+    assert f"squares.\ndef {entry}(" in harder
     task = MBPPPro(num_agents=2)
-    for text in item["statements"]:
+    for agent, text in itertools.product(range(2), item["statements"]):
         assert "return x * x" not in text, "a solution"
-        for agent in range(2):
-            assert text in task.observe(agent, item, [])
+        assert text in task.observe(agent, item, [])
     assert task.begin(0, item) == f"```python\ndef {helper}(x):\n"
-    assert task.begin(1, item).startswith(
-        f"```python\nfrom partner import {helper}\n\n\ndef {entry}"
-    )
+    begun = f"```python\nfrom partner import {helper}\n\n\ndef {entry}"
+    assert task.begin(1, item).startswith(begun)
     assert all(teams.verdict(item, [item["solution"]]).passed)
 
 
@@ -78,31 +76,28 @@ def test_a_pro_task_has_its_splits(tmp_path):
     rows = [PRO_ROW | {"id": number} for number in range(378)]
     write_lines(tmp_path / "a.jsonl", rows)
     task = MBPPPro(str(tmp_path / "a.jsonl"))
-    splits = [[item["task_id"] for item in task.items(s)] for s in ("train", "dev", "test")]
-    assert [len(ids) for ids in splits] == [258, 40, 80]
-    assert splits[1][:4] == ["112", "338", "138", "8"], "the permutation is fixed"
-    assert len(set(itertools.chain(*splits))) == 378
-    write_lines(tmp_path / "b.jsonl", rows[:164])
-    task = HumanEvalPro(str(tmp_path / "b.jsonl"))
-    assert len(task.items("test")) == 164
+    ids = [[item["task_id"] for item in task.items(split)] for split in ("train", "dev", "test")]
+    assert list(map(len, ids)) == [258, 40, 80]
+    assert ids[1][:4] == ["112", "338", "138", "8"], "the permutation is fixed"
+    assert len(set().union(*ids)) == 378
     with pytest.raises(ValueError, match="train on MBPPPro"):
-        task.items("train")
+        HumanEvalPro().items("train")
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", SCHEMES)
 def test_code_pass_pays_no_wrong_program_more_than_a_right_one(name):
-    item, helper, main_function, *_ = PAIRS[name]
-    strict = rewards.code(item, [helper, main_function])
-    scores = code_pass(item, [helper, main_function])
-    assert scores["metric/pass"] == scores["tests"] == strict["metric/pass"]
-    assert scores["cooperation"] == (0.5 * strict["metric/coop"] if scores["tests"] else 0.0)
-    assert total(scores) <= code_pass.maximum + 1e-9
-    assert (total(scores) >= 1) == bool(scores["tests"])
+    item, *team = SCHEMES[name][:3]
+    strict = rewards.code(item, team)
+    scores = code_pass(item, team)
+    passes = strict["metric/pass"]
+    assert scores["metric/pass"] == scores["tests"] == passes
+    assert scores["cooperation"] == 0.5 * strict["metric/coop"] * passes
+    assert 0 <= total(scores) - scores["tests"] - scores["cooperation"] <= 0.1 + 1e-9
 
 
 def test_an_import_of_a_partner_is_part_of_the_program():
     """The task begins the answer of main with it."""
-    item, helper, main_function, *_ = PAIRS["strategy filter"]
+    item, helper, main_function, *_ = SCHEMES["strategy filter"]
     begun = "```python\nfrom partner import aux\n\n\n" + main_function
     full = code_pass.maximum
     assert total(code_pass(item, [helper, begun])) == pytest.approx(full)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from helpers import total
+from test_writing import sized
 
 import rewards
 from examples.released import arxiv_released, tldr_released
@@ -29,14 +30,10 @@ def test_released_matches_letters_and_the_paper_words():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "length"),  # of arxiv_released; None: nothing else counts
-    [(0.79, None), (0.90, 0.2), (1.20, 0.8), (1.40, 1.0), (1.80, 0.5), (4.10, None)],
+    ("ratio", "length"),  # 0: nothing else counts
+    [(0.79, 0), (0.90, 0.2), (1.20, 0.8), (1.40, 1.0), (1.80, 0.5), (4.10, 0)],
 )
 def test_bands_of_length(ratio, length):
-    text = " ".join(f"word{i:03}" for i in range(130))
-    one = text.ljust(round(len(text) / min(ratio, 1)), "z")
-    two = text.ljust(round(len(text) * max(ratio, 1)), "z")
-    parts = arxiv_released({}, [one, two[:-1] + "y"])
-    assert parts["length"] == pytest.approx(length or 0.0, abs=0.02)
-    if length is None:
-        assert total(parts) == 0.5
+    parts = arxiv_released({}, sized(ratio))
+    assert parts["length"] == pytest.approx(length, abs=0.02)
+    assert (total(parts) == 0.5) == (length == 0)
