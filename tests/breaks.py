@@ -274,7 +274,7 @@ BREAKS = (  # file, old text, new text, test
         "rewards.py",
         "return 1.0 - ramp(ratio, last, high)",
         "return 1.0",
-        "test_writing.py::test_bands_of_length",
+        "test_writing.py::test_bands",
     ),
     (
         "rewards.py",

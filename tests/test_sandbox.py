@@ -70,10 +70,8 @@ def canary(tmp_path, monkeypatch):
 
 
 def program(case: programs.Case, folder="TMP", port: int = 9) -> Program:
-    code = case.code
-    for name, value in (("TMP", folder), ("PID", os.getpid()), ("PORT", port)):
-        code = code.replace(name, str(value))
-    return Program(code, case.tests, case.entry_point, case.setup)
+    code = case.code.replace("TMP", str(folder)).replace("PID", str(os.getpid()))
+    return Program(code.replace("PORT", str(port)), case.tests, case.entry_point, case.setup)
 
 
 def verdict_of(box: Sandbox, code: str, tests: list[str], **options):
@@ -232,67 +230,108 @@ def test_what_is_no_answer_is_refused_at_once(line):
 
 # ---- the interface ------------------------------------------------------------------------------
 
+LATE = "TimeoutError: no answer in time"
+DIED = "Crash: the program's process died"
+BY_NUMBER = (
+    "import os\ndef f(n):\n    if n == 1: raise KeyError('no')\n    if n == 2: os._exit(1)\n"
+    "    if n == 3: return bytearray(1 << 40)\n    while n == 4: pass\n    return n"
+)
+SETUP = "LIMIT = 3\ndef check(x): return x == LIMIT"
+LOOP = "while True:\n    try:\n        z = 1\n    except ValueError: pass"
+PROMPT = (
+    "x = 1",
+    "x = 2; 1 / 0; x = 3",
+    "import sys; sys.exit()",
+    "def f(: pass",
+    "y = x",
+    LOOP,
+    LOOP,
+)
+TOLD = {  # the code, options of the program, errors by test, the outcome
+    "each test": (
+        BY_NUMBER,
+        {},
+        {
+            "assert f(0) == 0": None,
+            "assert f(0) == 1": "AssertionError",
+            "assert f(0) == 1, 'zero'": "AssertionError: zero",
+            "f(1)": "KeyError: 'no'",
+            "f(2)": DIED,
+            "f(3)": "MemoryError",
+            "f(": "SyntaxError: '(' was never closed (<test>, line 1)",
+            "f(lambda: 0)": "BadTest: it passes a function, which is no plain data",
+            "nowhere": "NameError: name 'nowhere' is not defined",
+            "assert f(0) < 1": None,
+        },
+        "crash",
+    ),
+    "it loads": ("def f(): pass", {}, {}, "ok"),
+    "it does not load": ("def f(:", {}, {}, "error"),
+    "nothing is defined": ("", {}, {"f()": "NameError: name 'f' is not defined"}, "error"),
+    # the third failure finds no restart left, and stands for what follows
+    "restarts": (
+        BY_NUMBER,
+        {},
+        {"f(4)": LATE, "f(2)": DIED, "f(0)": None, "f(4.0)": LATE, "0": LATE},
+        "crash",
+    ),
+    "no restarts": (BY_NUMBER, {"may_fail": 6}, {"f(0)": None, "f(4)": LATE, "0": LATE}, "timeout"),
+    "few failures": (
+        BY_NUMBER,
+        {"may_fail": 1},
+        {
+            "f(1)": "KeyError: 'no'",
+            "nowhere()": "NameError: name 'nowhere' is not defined",
+            "0": "NameError: name 'nowhere' is not defined",
+        },
+        "error",
+    ),
+    # half of a character would pass through feedback into a prompt
+    "long and odd errors": (
+        "def f(text): raise ValueError(text)",
+        {},
+        {
+            "f('x' * 10 ** 6)": f"ValueError: {'x' * 288}",
+            "assert False, 'y' * 10 ** 6": f"AssertionError: {'y' * 284}",
+            "f('\\ud800')": "ValueError: ?",
+        },
+        "error",
+    ),
+    # the program changes its own copy; the tests use the runner's, and see no other name of it
+    "setup": (
+        "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT\naux = f",
+        {"setup": SETUP},
+        {
+            "assert check(f())": "AssertionError",
+            "assert LIMIT == 3": None,
+            "aux()": "NameError: name 'aux' is not defined",
+        },
+        "error",
+    ),
+    "statements run as at a prompt": (
+        "",
+        {"statements": (*PROMPT, "def f(): return x, y")},
+        {"assert f() == (2, 2)": None},
+        "ok",
+    ),
+    "a statement loads, and fails later": (
+        "",
+        {"statements": ("def f(): return g()", "def h(): pass")},
+        {"f()": "NameError: name 'g' is not defined"},
+        "error",
+    ),
+}
 
-def test_a_verdict_says_what_happened(box):
-    code = (
-        "import os\ndef f(x):\n    if x == 1: raise KeyError('no')\n"
-        "    if x == 2: os._exit(1)\n    if x == 3: return bytearray(1 << 40)\n    return x"
-    )
-    told = {
-        "assert f(0) == 0": None,
-        "assert f(0) == 1": "AssertionError",
-        "assert f(0) == 1, 'zero'": "AssertionError: zero",
-        "f(1)": "KeyError: 'no'",
-        "f(2)": "Crash: the program's process died",
-        "f(3)": "MemoryError",
-        "f(": "SyntaxError: '(' was never closed (<test>, line 1)",
-        "f(lambda: 0)": "BadTest: it passes a function, which is no plain data",
-        "nowhere": "NameError: name 'nowhere' is not defined",
-        "assert f(0) < 1": None,
-    }
-    verdict = verdict_of(box, code, [*told])
-    assert verdict.errors == [*told.values()]
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_verdict_says_what_happened(name):
+    code, options, errors, outcome = TOLD[name]
+    with Sandbox(workers=1, test_timeout=0.5, restarts=2) as box:
+        verdict = verdict_of(box, code, [*errors], **options)
+    assert verdict.errors == [*errors.values()]
     assert verdict.passed == [error is None for error in verdict.errors]
-    assert verdict.outcome == "crash"
+    assert verdict.outcome == outcome
     assert 0 < verdict.seconds < 20
-
-
-@pytest.mark.parametrize(("code", "outcome"), [("def f(): pass", "ok"), ("def f(:", "error")])
-def test_no_tests_still_tell_whether_it_loads(box, code, outcome):
-    verdict = verdict_of(box, code, [])
-    assert (verdict.passed, verdict.outcome) == ([], outcome)
-
-
-def test_errors_are_bounded_and_can_be_encoded(box):
-    """Half of a character in an error would pass through feedback into a prompt."""
-    code = "def f(text):\n    raise ValueError(text)"
-    tests = ["f('x' * 10 ** 6)", "assert False, 'y' * 10 ** 6", "f('\\ud800')"]
-    verdict = verdict_of(box, code, tests)
-    assert [len(error) for error in verdict.errors] == [300, 300, len("ValueError: ?")]
-
-
-def test_a_bad_input_does_not_cost_the_other_tests():
-    code = "import os\ndef f(n):\n    while n == 2: pass\n    if n == 3: os._exit(0)\n    return n"
-    tests = [f"assert f({n}) == {n}" for n in (1, 2, 3, 4, 2, 5)]
-    with Sandbox(workers=1, test_timeout=0.3, total_timeout=5, restarts=2) as box:
-        verdict = verdict_of(box, code, tests)
-        once = verdict_of(box, code, tests, may_fail=6)
-    # The third failure finds no restart left, and stands for what follows.
-    assert verdict.passed == [True, False, False, True, False, False]
-    assert once.passed == [True, False, False, False, False, False]
-    kinds = ["TimeoutError", "Crash", "TimeoutError", "TimeoutError"]
-    assert [error.split(":")[0] for error in verdict.errors if error] == kinds
-
-
-def test_failures_end_a_program_early_but_not_one_that_starts_again(box):
-    code = "import os\ndef f(n):\n    if n == 4: os._exit(0)\n    raise ValueError(n)"
-    tests = [f"f({n})" for n in (1, 2, 3, 4)]
-    for own_process in (False, True):  # the crash in the shared process is tried again in another
-        verdict_of(box, "def f(n): return n", tests, own_process=own_process)
-        few = verdict_of(box, code, tests, own_process=own_process, may_fail=1)
-        many = verdict_of(box, code, tests, own_process=own_process, may_fail=3)
-        assert few.errors == ["ValueError: 1", "ValueError: 2", "ValueError: 2", "ValueError: 2"]
-        assert [error.split(":")[0] for error in many.errors] == ["ValueError"] * 3 + ["Crash"]
 
 
 def test_the_whole_program_has_a_limit():
@@ -318,8 +357,8 @@ def test_identical_programs_run_once():
     """The system's randomness tells one run from two."""
     same = Program("import os\ndef f(): return os.urandom(8).hex()", ["assert f() == 0, f()"], "f")
     with Sandbox(workers=4, **PATIENT) as box, ThreadPoolExecutor(4) as threads:
-        batches = [*threads.map(box.run, [[same] * 20] * 4), box.run([same])]
-    assert len({verdict.errors[0] for batch in batches for verdict in batch}) == 1
+        batches = threads.map(box.run, [[same] * 20] * 5)
+        assert len({verdict.errors[0] for batch in batches for verdict in batch}) == 1
 
 
 def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
@@ -334,30 +373,24 @@ def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
 
 def test_programs_may_share_a_process_but_no_module():
     """What hangs or crashes there is tried again in a process of its own, and spoils nothing."""
-    count = "import math\nmath.n = getattr(math, 'n', 0) + 1\nn = 1\ndef f(): return math.n, n, "
-    sources = [f"{count}{number}" for number in range(3)]
-    sources += ["def f():\n    while True: pass", "import os\ndef f(): os._exit(0)"]
-    test = ["assert f() == 0, f()"]
+    count = "import math\nmath.n = getattr(math, 'n', 0) + 1\nn = 1\ndef f(): return math.n, n # "
     with Sandbox(workers=1, **QUICK) as box:
-        verdicts = [verdict_of(box, source, test, own_process=False) for source in sources]
-        alone = verdict_of(box, f"{count}9", test)
-    told = [verdict.errors[0].partition("(")[2] for verdict in [*verdicts[:3], alone]]
-    assert told == ["1, 1, 0)", "2, 1, 1)", "3, 1, 2)", "1, 1, 9)"]
-    assert [verdict.outcome for verdict in verdicts[3:]] == ["timeout", "crash"]
+        for code, own_process, error in (
+            (count + "1", False, "AssertionError: (1, 1)"),
+            (count + "2", False, "AssertionError: (2, 1)"),
+            (count + "3", True, "AssertionError: (1, 1)"),
+            ("import os\ndef f(): os._exit(0)", False, DIED),
+            ("def f(): return 1", False, "AssertionError: 1"),
+            ("def f():\n    while True: pass", False, LATE),
+        ):
+            verdict = verdict_of(box, code, ["assert f() == 0, f()"], own_process=own_process)
+            assert verdict.errors == [error]
 
 
 @pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])
 def test_a_broken_setup_is_the_data_sets_mistake(box, setup):
     with pytest.raises(ValueError, match="setup of 'f' does not run: "):
         verdict_of(box, "def f(): pass", ["f()"], setup=setup)
-
-
-def test_setup_is_out_of_the_programs_reach(box):
-    # The program changes its own copy; the tests use the runner's, and see no other name of it.
-    setup = "LIMIT = 3\ndef check(x): return x == LIMIT"
-    code = "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT\naux = f"
-    tests = ["assert check(f())", "assert LIMIT == 3", "aux()"]
-    assert verdict_of(box, code, tests, setup=setup).passed == [False, True, False]
 
 
 # ---- workers ------------------------------------------------------------------------------------
@@ -367,7 +400,6 @@ def test_setup_is_out_of_the_programs_reach(box):
 def test_close_interrupts_what_runs_and_leaves_nothing():
     before = state()
     box = Sandbox(workers=3, test_timeout=60, total_timeout=60)
-    box.run([Program(f"def f(): return {n}", ["f()"], "f") for n in range(9)])
     hang = [Program(f"while True: pass # {n}", ["f()"], "f") for n in range(9)]
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(box.run, hang)
@@ -388,26 +420,24 @@ def test_close_interrupts_what_runs_and_leaves_nothing():
 @of_linux
 @pytest.mark.parametrize("victim", ["runner", "zygote"])
 def test_a_worker_killed_from_outside_is_replaced(victim):
+    def kill():
+        [runner] = box._workers.values()
+        pid = runner.process.pid
+        if victim == "zygote":
+            [pid] = family(pid, recursive=False)
+        os.kill(pid, signal.SIGKILL)
+
     code = "import time\ndef f():\n    time.sleep(0.7)\n    return 1"
+    before = family(os.getpid())
     with Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
-        killed = kill_worker(box, victim)  # while idle
-        [verdict] = box.run([Program(ADD.code + "#", ADD.tests, "add")])
-        assert verdict.passed == [True, False]
-        timer = threading.Timer(0.4, kill_worker, (box, victim))  # while it works
+        pids = family(os.getpid()) - before
+        kill()  # while idle
+        assert verdict_of(box, "def f(): return 1", ["assert f() == 1"]).passed == [True]
+        timer = threading.Timer(0.4, kill)  # while it works
         timer.start()
         assert verdict_of(box, code, ["assert f() == 1"]).passed == [True]
-        timer.join()
-        assert not alive({killed})
-
-
-def kill_worker(box: Sandbox, victim: str) -> int:
-    [runner] = box._workers.values()
-    pid = runner.process.pid
-    if victim == "zygote":
-        [pid] = family(pid, recursive=False)
-    os.kill(pid, signal.SIGKILL)
-    return pid
+        assert not alive(pids)
 
 
 @pytest.mark.parametrize(
@@ -443,32 +473,25 @@ def test_limits_are_of_cpu_time():
             assert verdict_of(box, code, ["f()"]).errors == errors
 
 
-def test_statements_run_as_at_a_prompt(box):
-    statements = ("x = 1", "x = 2; 1 / 0; x = 3", "import sys; sys.exit()", "def f(: pass", "y = x")
-    loop = "while True:\n    try:\n        z = 1\n    except ValueError: pass"
-    with Sandbox(workers=1, test_timeout=1) as quick:
-        for opened, added in ((box, ()), (quick, (loop, loop))):
-            asked = {"statements": (*statements, *added, "def f(): return x, y")}
-            assert verdict_of(opened, "", ["assert f() == (2, 2)"], **asked).passed == [True]
-    loads = verdict_of(box, "", ["f()"], statements=("def f(): return g()", "def h(): pass"))
-    assert loads.errors == ["NameError: name 'g' is not defined"]
-    assert verdict_of(box, "", ["f()"]).errors == ["NameError: name 'f' is not defined"]
-
-
-def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
-    monkeypatch.setattr(sandbox, "WORKER", "/nowhere/worker.py")
-    with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts"):
-        box.run([ADD])
+def change_worker(monkeypatch, file: str, old: str, new: str):
+    """Let workers start from a copy of the sandbox with another text in a file."""
+    copy = Path(shutil.copytree(ROOT, "sandbox"))
+    source = (copy / file).read_text()
+    (copy / file).write_text(source.replace(old, new))
+    monkeypatch.setattr(sandbox, "WORKER", (copy / "worker.py").resolve())
 
 
 @of_linux
-def test_a_worker_that_cannot_lock_itself_says_why(monkeypatch, tmp_path):
-    copy = shutil.copytree(ROOT, tmp_path / "sandbox")
-    source = (copy / "locks.py").read_text()
-    (copy / "locks.py").write_text(source.replace("/proc/self/statm", "/nowhere/statm"))
-    monkeypatch.setattr(sandbox, "WORKER", copy / "worker.py")
-    reason = "no worker starts: .*No such file or directory: '/nowhere/statm'"
-    with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match=reason):
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("worker.py", "def main()", "sys.exit(3)\ndef main()"), r" \(status 3\)"),
+        (("locks.py", "/proc/self/statm", "/no/statm"), ": .*No such file .*: '/no/statm'"),
+    ],
+)
+def test_a_worker_that_does_not_start_says_why(monkeypatch, change, reason):
+    change_worker(monkeypatch, *change)
+    with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts" + reason):
         box.run([ADD])
 
 
@@ -526,24 +549,16 @@ def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
                 assert names <= {"PATH", "LC_ALL", "PYTHONHASHSEED", "LD_LIBRARY_PATH"}
 
 
-def test_missing_locks_are_told_once():
+def test_missing_locks_and_open_doors_are_told_once(monkeypatch):
+    change_worker(monkeypatch, "locks.py", "sys.addaudithook(audit)", "pass")
     with Sandbox(workers=1, kernel_locks=False) as box:
-        with pytest.warns(RuntimeWarning, match=r"seccomp, Landlock.*container"):
-            box.run([ADD])
+        with pytest.warns(RuntimeWarning, match=r"seccomp, Landlock.*container") as told:
+            box.run([])
+        for door in sandbox.DOORS.keys() - {"take 64 GiB of memory"}:
+            assert door in str(told[0].message)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            box.run([Program(ADD.code + "#", ADD.tests, "add")])
-
-
-def test_the_probe_finds_open_doors(tmp_path, monkeypatch):
-    for path in ROOT.glob("*.py"):
-        text = path.read_text().replace("sys.addaudithook(audit)", "pass")
-        (tmp_path / path.name).write_text(text)
-    monkeypatch.setattr(sandbox, "WORKER", tmp_path / sandbox.WORKER.name)
-    with Sandbox(workers=1, kernel_locks=False) as box, pytest.warns(RuntimeWarning) as told:
-        box.run([])
-    for door in sandbox.DOORS.keys() - {"take 64 GiB of memory"}:
-        assert door in str(told[0].message)
+            box.run([ADD])
 
 
 UNHEARD = ("stat", "resolve", "make_fifo", "change_root", "read_own_image", "late_thread")

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from helpers import ROOT, output_of
+from test_equations import F64, doubles
 
 from policies.decoding import Response
 from training.run_folder import read_records
@@ -23,7 +24,6 @@ DIFFS = sorted((ROOT / "examples/ablations").glob("*.diff"))
 CHOSEN = {"median": "--advantage median", "maxrl": "--advantage maxrl"}
 SMALL = "--batch-size 2 --num-generations 4 --eval-limit none --max-new-tokens 24 --max-steps 2"
 LEFT_BEHIND = shutil.ignore_patterns(".*", "runs", "tests", "docs", "bench", "__pycache__")
-F64 = torch.float64
 
 
 def run(folder: Path, diff: Path | None) -> list[dict]:
@@ -76,20 +76,16 @@ def patched(name: str, folder: Path):
 def test_maxrl_ascends_the_first_terms_of_the_log_of_the_chance_to_pass(chance, group, tmp_path):
     """log p = -sum_k (1 - p)^k / k. G samples see G - 1 terms (arXiv 2602.02710)."""
     advantages = patched("maxrl", tmp_path).advantages
-    logit = torch.tensor(math.log(chance / (1 - chance)), dtype=F64, requires_grad=True)
+    logit = doubles(math.log(chance / (1 - chance))).requires_grad_()
     passes = logit.sigmoid()
-    estimate = 0.0
-    for drawn in itertools.product((0.0, 1.0), repeat=group):
-        rewards = torch.tensor(drawn, dtype=F64)
-        logps = (rewards * passes + (1 - rewards) * (1 - passes)).log()
-        values = advantages(rewards, "maxrl") / group
-        estimate = estimate + logps.sum().exp().detach() * (values * logps).sum()
+    rewards = doubles(*itertools.product((0.0, 1.0), repeat=group))  # all groups, a row each
+    logps = (rewards * passes + (1 - rewards) * (1 - passes)).log()
+    losses = (advantages(rewards, "maxrl") * logps).sum(1) / group
+    estimate = (logps.sum(1).exp().detach() * losses).sum()
     terms = -sum((1 - passes) ** k / k for k in range(1, group))
     (want,) = torch.autograd.grad(terms, logit, retain_graph=True)
-    (mean,) = torch.autograd.grad(estimate, logit, retain_graph=True)
+    (mean,) = torch.autograd.grad(estimate, logit)
     torch.testing.assert_close(mean, want)
-    (true,) = torch.autograd.grad(passes, logit)
-    torch.testing.assert_close(want, true * (1 - (1 - chance) ** (group - 1)) / chance)
 
 
 @pytest.mark.parametrize(("level", "bounds"), [("token", (0.05, 0.1)), ("sequence", (0.02, 0.03))])
@@ -99,70 +95,56 @@ def test_the_clipped_ratio_has_the_written_gradient(level, bounds, tmp_path):
     module.LEVEL = level
     module.CLIP = bounds
     random = torch.Generator().manual_seed(0)
-    lengths = [5, 3, 1, 4]
-    mask = torch.tensor([[1.5] * n + [0.0] * (5 - n) for n in lengths], dtype=F64)  # a server's
+    lengths = doubles([5], [3], [1], [4])
+    real = torch.arange(5) < lengths
+    mask = 1.5 * real  # a server's
     old = -torch.rand(4, 5, generator=random, dtype=F64)
     logps = (old + 0.1 * torch.randn(4, 5, generator=random, dtype=F64)).requires_grad_()
-    coef = torch.tensor([0.3, -2.0, 1.0, -0.1], dtype=F64)
+    coef = doubles(0.3, -2.0, 1.0, -0.1)
     (got,) = torch.autograd.grad(module.clipped_loss(logps, old, mask, coef), logps)
-    clipped = 0
-    for row, length in enumerate(lengths):
-        moves = (logps - old)[row, :length].detach()
-        if level == "sequence":
-            moves = moves.mean().expand(length)
-        for token, move in enumerate(moves.exp().tolist()):
-            advantage = float(coef[row])
-            left = move > 1 + bounds[1] if advantage > 0 else move < 1 - bounds[0]
-            clipped += left
-            want = 0.0 if left else -1.5 * move * advantage
-            assert float(got[row, token]) == pytest.approx(want)
-    assert 0 < clipped < sum(lengths)
+    moves = (logps - old).detach()
+    if level == "sequence":
+        moves = (moves * real).sum(1, keepdim=True) / lengths
+    ratio = moves.exp().expand(4, 5)
+    advantage = coef[:, None]
+    left = torch.where(advantage > 0, ratio > 1 + bounds[1], ratio < 1 - bounds[0])
+    assert 0 < (left & real).sum() < lengths.sum()
+    torch.testing.assert_close(got, -mask * ratio * advantage * ~left)
     (first,) = torch.autograd.grad(module.clipped_loss(logps, logps.detach(), mask, coef), logps)
-    (plain,) = torch.autograd.grad(module.policy_loss(logps, mask, coef), logps)
-    torch.testing.assert_close(first, plain)  # where nothing has moved
+    torch.testing.assert_close(first, -mask * advantage)  # Eq. 2's, where nothing has moved
 
 
 def test_what_was_cut_off_teaches_nothing(tmp_path):
     """Nor does a response whose partners were all cut off, or whose next turn follows on one."""
     module = patched("truncated", tmp_path)
 
-    def node(rewards: list[list[float]], ended: list[list[bool]], children=()):
-        responses = [[Response([1], "", [], 0.0, end) for end in own] for own in ended]
-        joints = module.arrangement(2, 3, math.inf)
-        table = torch.tensor(rewards, dtype=F64).flatten().expand(2, -1)
-        histories = [[], []]
-        return module.Node(
-            0,
-            {},
-            (),
-            histories,
-            3,
-            responses=responses,
-            joints=joints,
-            rewards=table,
-            children=list(children),
-        )
+    def node(rewards, ended: str, children=()):
+        """A node of two agents with three samples each; ended: "+" or "-" for each of them."""
+        flags = [[Response([1], "", [], 0.0, sign == "+") for sign in own] for own in ended.split()]
+        made = module.Node(0, {}, (), [[], []], 3, responses=flags, children=list(children))
+        made.joints = module.arrangement(2, 3, math.inf)
+        made.rewards = rewards.flatten().expand(2, -1)
+        return made
 
-    table = [[1.0, 2, 3], [4, 5, 60], [700, 8, 9]]  # of agent 0's samples, by agent 1's
-    yes, no = True, False
-    child = node([[5.0] * 3] * 3, [[yes] * 3] * 2)
-    root = node(table, [[yes, yes, no], [yes, no, yes]], [child, None, None])
-    module.back_up([[root], [child]], 1.0, 0.5)
+    def returns(optimism: float, *turns):
+        module.back_up([[turn] for turn in turns], 1.0, optimism)
+        return turns[0].returns
+
     nan = math.nan
-    wanted = torch.tensor([[2.0 + 5, nan, nan], [2.5 + 5, nan, nan]], dtype=F64)
-    torch.testing.assert_close(root.returns, wanted, equal_nan=True)
-    assert root.value == sum(map(sum, table)) / 9 + 5 / 3  # what is logged counts every one
-    last = node(table, [[yes, yes, no], [yes, no, yes]])
-    module.back_up([[last]], 1.0, 1.0)
-    best = torch.tensor([[3.0, 60, nan], [4, nan, 60]], dtype=F64)
-    torch.testing.assert_close(last.returns, best, equal_nan=True)
-    module.back_up([[last]], 1.0, 0.0)
-    wanted = torch.tensor([[2.0, 32, nan], [2.5, nan, 31.5]], dtype=F64)
-    torch.testing.assert_close(last.returns, wanted, equal_nan=True)
+    table = doubles([1, 2, 3], [4, 5, 60], [700, 8, 9])  # of agent 0's samples, by agent 1's
+    child = node(doubles([5] * 9), "+++ +++")
+    root = node(table, "++- +-+", [child, None, None])
+    last = node(table, "++- +-+")
+    for got, wanted in (
+        (returns(0.5, root, child), ([7, nan, nan], [7.5, nan, nan])),
+        (returns(1.0, last), ([3, 60, nan], [4, nan, 60])),
+        (returns(0.0, last), ([2, 32, nan], [2.5, nan, 31.5])),
+    ):
+        torch.testing.assert_close(got, doubles(*wanted), equal_nan=True)
+    assert root.value == float(table.mean()) + 5 / 3  # what is logged counts every one
     stub = SimpleNamespace(groups=lambda: [[last]], algorithm=module.Algorithm())
     module.MAGRPO.set_advantages(stub)
-    wanted = torch.tensor([[-15.0, 15, 0], [-14.5, 0, 14.5]], dtype=F64)
-    torch.testing.assert_close(last.advantages, wanted)
+    torch.testing.assert_close(last.advantages, doubles([-15, 15, 0], [-14.5, 0, 14.5]))
 
 
 # --- the page -------------------------------------------------------------------------------------

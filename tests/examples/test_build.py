@@ -11,20 +11,21 @@ from examples.building.world import build
 
 TASK = Build()
 DEV = TASK.items("dev")
+ITEM = DEV[0]
 
 
 def pay(item: dict, *responses: str) -> float:
     return total(rewards.build_together(item, list(responses)))
 
 
-def grid(item: dict) -> list[list[str]]:
-    """The target, by a computation of this file."""
-    rows = [["air"] * 6 for _ in range(6)]
+def grid(item: dict) -> dict[tuple, str]:
+    """The blocks of the target, by a computation of this file."""
+    colors = {}
     for x1, y1, x2, y2, color in item["rectangles"]:
-        for y, x in itertools.product(range(y1, y2 + 1), range(x1, x2 + 1)):
-            assert rows[y][x] == "air"  # no two of them overlap
-            rows[y][x] = color
-    return rows
+        for cell in itertools.product(range(x1, x2 + 1), range(y1, y2 + 1)):
+            assert cell not in colors  # no two of them overlap
+            colors[cell] = color
+    return colors
 
 
 def layouts(rectangle_lists) -> set[tuple]:
@@ -35,66 +36,60 @@ def layouts(rectangle_lists) -> set[tuple]:
 def test_the_splits_share_no_target_and_no_agent_has_the_material_for_three_quarters():
     splits = [TASK.items(split) for split in ("train", "dev", "test")]
     for item in [*splits[0][:200], *splits[1], *splits[2]]:
-        cells = sum(cell != "air" for row in grid(item) for cell in row)
+        cells = len(grid(item))
         largest = max((x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, _ in item["rectangles"])
         material = blocks.rules(item, 2).material[""]
         assert 0.6 * cells <= material <= 0.7 * cells
         assert 2 * material >= cells + largest  # enough to begin at the two ends
         assert blocks.rules(item, 1).material == {"": cells}
     learned, dev, test = (layouts(item["rectangles"] for item in items) for items in splits)
-    assert len(dev) == 100
     warm_start = layouts(itertools.islice(blocks.problems("train", "/warm start 0"), 500))
+    assert len(dev) == 100
     assert not (learned | warm_start) & (dev | test)
     assert not dev & test
 
 
 def test_the_prompt_lists_what_builds_the_target_and_tells_no_role():
-    item = DEV[0]
-    assert TASK.observe(0, item, []) == TASK.observe(1, item, [])
-    head, *lines, team = TASK.observe(0, item, []).splitlines()
-    assert len(lines) == len(item["rectangles"])
-    built = build(blocks.rules(item, 1), ["\n".join(lines)])
-    rows = grid(item)
-    assert all(built.block((x, y)) == rows[y][x] for x, y in itertools.product(range(6), range(6)))
-    assert team == f"# 2 agents, {blocks.rules(item, 2).material['']} blocks each"
-    alone = Build(num_agents=1).observe(0, item, []).splitlines()
-    assert alone == [head, *lines, f"# {len(blocks.target(item))} blocks"]
+    prompts = [TASK.observe(agent, ITEM, []).splitlines() for agent in (0, 1)]
+    prompts.append(Build(num_agents=1).observe(0, ITEM, []).splitlines())
+    head, *lines, team = prompts[0]
+    built = build(blocks.rules(ITEM, 1), ["\n".join(lines)])
+    assert {cell: block for cell, (block, _) in built.cells.items()} == grid(ITEM)
+    assert team == f"# 2 agents, {blocks.rules(ITEM, 2).material['']} blocks each"
+    assert prompts[1:] == [prompts[0], [head, *lines, f"# {len(grid(ITEM))} blocks"]]
 
 
 def test_the_same_list_twice_is_worth_nothing_and_opposite_orders_everything():
     for item in DEV:
-        order = item["rectangles"]
-        twice = rewards.build_together(item, [blocks.listed(order)] * 2)
+        ahead, backwards = (blocks.listed(item["rectangles"][::way]) for way in (1, -1))
+        twice = rewards.build_together(item, [ahead, ahead])
         assert (twice["building"], twice["metric/twice"], twice["metric/built/0"]) == (0, 1, 0)
         assert twice["metric/built/1"] == twice["metric/iou"] < 0.71
-        assert pay(item, blocks.listed(order), blocks.listed(order[::-1])) == pytest.approx(1.0)
+        assert pay(item, ahead, backwards) == pytest.approx(1.0)
         assert pay(item, "", "") == 0.0
         assert pay(item, item["solution"]) == 1.0  # one agent with all the material
-    for order in itertools.permutations(DEV[0]["rectangles"]):  # one agent of two
-        parts = rewards.build_together(DEV[0], [blocks.listed(order), ""])
+    for order in itertools.permutations(ITEM["rectangles"]):  # one agent of two
+        parts = rewards.build_together(ITEM, [blocks.listed(order), ""])
         assert parts["building"] == 0.0
         assert parts["metric/iou"] <= 0.7
 
 
 def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
-    item = DEV[0]
-    first, *rest = item["rectangles"]
+    first, *rest = ITEM["rectangles"]
     texts = [blocks.listed([first]) + "\n/setblock 0 0 red", ""]
-    assert grid(item)[0][0] == "air"
-    after = TASK.advance(item, texts)
-    assert "standing" not in item
-    told = TASK.feedback(item, texts)
-    right = f"# {len(blocks.cells(first))} of {len(blocks.target(item))} cells are right"
-    assert told == [right] * 2
-    prompt = TASK.observe(0, after, [(texts[0], told[0])])
+    assert (0, 0) not in grid(ITEM)
+    after = TASK.advance(ITEM, texts)
+    assert "standing" not in ITEM
+    told = TASK.feedback(ITEM, texts)
+    assert told == [f"# {len(blocks.cells(first))} of {len(grid(ITEM))} cells are right"] * 2
     left = blocks.listed([*rest, (0, 0, 0, 0, "air")])
-    assert f"\n{left}\n{told[0]}\n" in prompt
+    assert f"\n{left}\n{told[0]}\n" in TASK.observe(0, after, [(texts[0], told[0])])
     ahead, backwards = blocks.listed(rest), blocks.listed(rest[::-1])
-    clear = "\n/fill 0 0 0 0 air"
-    assert pay(after, ahead + clear, backwards) == pytest.approx(1.0)
+    cleared = ahead + "\n/fill 0 0 0 0 air"
+    assert pay(after, cleared, backwards) == pytest.approx(1.0)
     assert pay(after, ahead, backwards) < 1.0
     assert pay(after, ahead, ahead) == 0.0
-    done = TASK.advance(after, [ahead + clear, backwards])
+    done = TASK.advance(after, [cleared, backwards])
     assert blocks.left(done) == []
     assert pay(done, "", "") == 1.0
     assert pay(done, "/fill 0 0 5 5 air", "") == 0.0

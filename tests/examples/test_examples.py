@@ -1,17 +1,25 @@
-"""The recipes and the worked plug-ins: rewards of one's own, a pipeline, messages, tools, a game.
+"""The recipes and the worked plug-ins: rewards of one's own, pipelines, messages, tools, data sets.
+
+The package reasoning-gym is replaced by one of two data sets.
 
 python -m pytest tests/examples/test_examples.py
 """
 
 import json
+import re
+import sys
+from types import ModuleType
 
 import pytest
 from code_pairs import EVEN, FILTERED, SQUARES, main
-from helpers import ROOT, SMALL, total, train_run
+from helpers import ROOT, SMALL, refused, total, train_run, write_lines
 
 import train
-from examples import ledger, messages, own_pay, tools, workflows
+from examples import gym, ledger, mbpp, messages, own_pay, tools, workflows
+from examples.building import tasks as building
 from examples.rendezvous import Rendezvous
+from programs import teams
+from programs.items import signature
 from rewards import REWARDS, code
 from tasks import Coop
 from training.plugins import resolve, task_class
@@ -25,11 +33,168 @@ def test_a_recipe_names_flags_a_task_and_a_reward_that_are_there(recipe):
     assert resolve(args.reward or task.reward, REWARDS, "reward").maximum > 0
 
 
-def test_every_split_has_pairs_of_its_own_in_both_orders():
-    splits = [{item["open"] for item in Rendezvous().items(s)} for s in ("train", "dev", "test")]
-    for pairs in splits:
-        assert {pair[::-1] for pair in pairs} == pairs
-    assert sum(map(len, splits)) == len(set.union(*splits)) == 42
+# --- data sets ------------------------------------------------------------------------------------
+
+
+class ProceduralDataset(list):
+    """The class whose verifier compares texts, as in the package."""
+
+    def score_answer(self, answer, entry):
+        return float(answer == entry["answer"])
+
+
+class Evaluated(ProceduralDataset):
+    def score_answer(self, answer, entry):
+        return eval(answer)
+
+
+def create_dataset(name, size, seed, lowest=0):
+    assert lowest >= 0, "lowest must be >= 0"
+    kind = {"sums": ProceduralDataset, "evaluated": Evaluated}[name]
+    first = lowest + 45 * seed // 10_000_000  # so dev begins in the numbers of train
+    numbers = range(first, first + size)
+    return kind({"question": f"{n} + 1?", "answer": str(n + 1)} for n in numbers)
+
+
+@pytest.fixture(autouse=True)
+def package(monkeypatch):
+    """Put the package where `import` finds it."""
+    contents = {
+        "": {"create_dataset": create_dataset},
+        ".dataset": {"ProceduralDataset": ProceduralDataset},
+        ".utils": {"extract_answer": lambda text: "8" if "<answer> 8 </answer>" in text else None},
+    }
+    for name, attributes in contents.items():
+        module = ModuleType(f"reasoning_gym{name}")
+        vars(module).update(attributes)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    gym.make.cache_clear()
+
+
+def sums(agents: int, **options):
+    return gym.Gym(agents, "sums", **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "field", "sizes"),
+    [
+        (Rendezvous, "open", [18, 12, 12]),
+        (ledger.Ledger, "halves", [600, 60, 60]),
+        (lambda: tools.Tools(level=2), "problem", [200, 20, 40]),
+        (lambda: sums(1, size=50, config={"lowest": 3}), "prompt", [50, 5, 10]),
+        (building.StrBuild, "rows", [1000, 100, 100]),
+        (building.HouseBuild, "layers", [996, 100, 99]),  # five houses are published twice
+    ],
+)
+def test_no_problem_is_in_two_splits_and_a_split_is_always_the_same(make, field, sizes):
+    splits = [make().items(split) for split in ("train", "dev", "test")]
+    problems = [{str(item[field]) for item in items} for items in splits]
+    assert list(map(len, problems)) == sizes
+    assert len(set().union(*problems)) == sum(sizes)
+    assert splits[1] == make().items("dev")
+
+
+MBPP_ROW = {
+    "task_id": 7,
+    "prompt": "Write a function to scale a number.",
+    "code": "import math\nUNIT = 2\ndef half(x):\n    return x / UNIT\ndef other(): pass\n"
+    "def scale(p, k=1.5, *rest):\n    return half(2 * p) * k\n",
+    "test_imports": ["import math"],
+    "test_list": ["assert math.isclose(scale(half(4)), 3)", "assert scale(1, 2) == 2"],
+}
+
+
+def test_an_mbpp_row_becomes_an_item_with_its_signature(tmp_path):
+    data = tmp_path / "a.jsonl"
+    write_lines(data, [MBPP_ROW | {"task_id": number} for number in range(427)])
+    for split, first, end in (("train", 15, 65), ("dev", 0, 15), ("test", 65, 257)):
+        items = mbpp.MBPP(str(data)).items(split)
+        assert [item["task_id"] for item in items] == [str(number) for number in range(first, end)]
+    item = items[0]
+    assert signature(item["prompt"], "scale") == "def scale(p, k=1.5, *rest):"
+    assert '"""Write a function to scale a number."""' in item["prompt"]
+    assert "def half" in item["setup"]  # a test calls it
+    assert "other" not in item["setup"]
+    assert len(item["tests"]) == 2
+    assert all(teams.verdict(item, [item["solution"]]).passed)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "error"),
+    [
+        (ledger.Ledger, {"lines": 1}, "2 to 450 lines, not 1"),
+        (ledger.Ledger, {"lines": 451}, "2 to 450 lines, not 451"),
+        (gym.Gym, {"dataset": "no"}, "reasoning-gym refuses no with {}: 'no'"),
+        (gym.Gym, {"dataset": "sums", "config": {"lowest": -1}}, "lowest must be >= 0"),
+        (gym.Gym, {"dataset": "evaluated"}, "evaluated does not compare answers as texts"),
+        (mbpp.mbpp_item, {"row": MBPP_ROW | {"test_list": "assert 1"}}, "a list of texts"),
+        (mbpp.mbpp_item, {"row": MBPP_ROW | {"code": "def f("}}, "have to be Python"),
+        (mbpp.mbpp_item, {"row": MBPP_ROW | {"test_list": ["assert 1"]}}, "call no function"),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(make, options, error):
+    with pytest.raises(ValueError, match=re.escape(error)):
+        make(**options)
+
+
+def test_without_the_package_there_is_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
+    line = refused(capsys, f"--task {gym.__file__}:Gym --task-arg dataset=sums")
+    assert "examples/gym.py needs pip install reasoning-gym==0.1.25" in line
+
+
+# --- what agents read -----------------------------------------------------------------------------
+
+CALL = ["<python>7 * 31", ""]
+LONG = "one\nand " + 60 * "x"
+SENT = ["8 is\nit", LONG]
+
+
+@pytest.mark.parametrize(
+    ("make", "texts", "only_0", "only_1", "nobody"),  # what they read at the second turn
+    [
+        (messages.Messages, SENT, "one and " + 40 * "x", "8 is it", 41 * "x"),
+        (messages.Deaf, SENT, "greater than 0", "modulo 0", "8 is it"),
+        (ledger.Ledger, SENT, "one and " + 52 * "x", ledger.WRITE, 53 * "x"),
+        (ledger.Deaf, SENT, "Partner: ", ledger.WRITE, "one and"),
+        (tools.Tools, CALL, tools.CALL, '{"role": "tool", "content": "217"}', "7 * 31"),
+        (tools.NoTool, CALL, tools.CALL, tools.ANSWER, "217"),
+        (lambda: sums(2, size=5), ["a hint", ""], gym.PLAN[2:9], "partner: a hint", "8"),
+    ],
+)
+def test_only_the_partner_reads_a_message(make, texts, only_0, only_1, nobody):
+    task = make()
+    item = task.items("test")[0]
+    after = task.advance(item, texts)
+    prompts = [json.dumps(task.observe(agent, after, [])) for agent in (0, 1)]
+    for text, reads in ((only_0, [1, 0]), (only_1, [0, 1]), (nobody, [0, 0])):
+        assert [text in prompt for prompt in prompts] == reads, text
+    if not isinstance(task, messages.Messages):  # there both write at both turns
+        first = int(isinstance(task, ledger.Ledger))
+        assert [task.speakers(item, 0), task.speakers(after, 1)] == [[first], [1 - first]]
+
+
+def test_told_read_the_partner_s_number():
+    task = messages.Told()
+    item = {"door": (3, 7)}
+    assert "7" not in task.observe(0, item, [])
+    for agent in (0, 1):
+        prompt = task.observe(agent, task.advance(item, SENT), [])
+        assert "modulo 3 of the numbers greater than 7" in prompt
+
+
+def test_a_ledger_s_reader_sees_its_own_half():
+    item = ledger.Ledger(lines=5).items("test")[0] | {"message": ""}
+    first, second = map(set, item["halves"])
+    assert len(first) == len(second) == 5
+    for task, agent, lines in (
+        (ledger.Ledger(), 0, first),
+        (ledger.Ledger(), 1, second),
+        (ledger.Half(1), 0, first),
+        (ledger.Full(1), 0, first | second),
+    ):
+        shown = task.observe(agent, item, [])[-1]["content"].splitlines()
+        assert (first | second).intersection(shown) == lines
 
 
 def test_in_turn_each_sees_what_those_before_it_wrote():
@@ -38,10 +203,9 @@ def test_in_turn_each_sees_what_those_before_it_wrote():
     after = task.advance(item, ["ONE", ""])
     assert [task.speakers(item, 0), task.speakers(after, 1)] == [[0], [1]]
     with pytest.raises(ValueError, match="ends after --turns 2"):
-        task.speakers(task.advance(after, ["", "TWO"]), 2)
+        task.speakers(after, 2)
     prompt = task.observe(1, after, [])
-    assert "agent 0 wrote\nONE" in prompt
-    assert prompt.endswith(Coop().observe(1, item, []))
+    assert prompt == "# agent 0 wrote\nONE\n" + Coop().observe(1, item, [])
     assert workflows.paid_last(item, ["ONE", ""]) == {}
     assert workflows.paid_last(after, ["", "TWO"]) == code(item, ["ONE", "TWO"])
     assert task.scheme(after, ["", "TWO"]) == Coop().scheme(item, ["ONE", "TWO"])
@@ -56,65 +220,50 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
         assert row["turn_0/reward"] == 0
 
 
-ITEM = {"task_id": "messages/3-7", "door": (3, 7)}
-SENT = ["8 is\nit", "a message that is longer than it may be " * 2]
+# --- what they are paid ---------------------------------------------------------------------------
+
+LEDGER = {"amounts": [101, 202, 303], "message": "303"}
+DOOR = {"door": (3, 7), "sent": ["3", ""]}
+SUM = {"answer": 1234, "called": "<python>1"}
+EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
 
 
 @pytest.mark.parametrize(
-    ("kind", "reads"), [(messages.Messages, "8 is it"), (messages.Told, 3), (messages.Deaf, 0)]
+    ("reward", "item", "texts", "parts"),  # parts in their order
+    [
+        (ledger.found, {"amounts": [101]}, ["101", ""], []),
+        (ledger.found, LEDGER, ["303, 101 and 202", ""], [1, -0.019, 1]),
+        (ledger.found, LEDGER, ["101, 9", ""], [0.4, 0, 0]),  # a half is right, a third is named
+        (ledger.found, LEDGER, ["9" * 4301, ""], [0, 0, 0]),
+        (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], [1, -0.1, 1]),
+        (messages.find, {"door": (3, 7)}, ["3 7", "3 7"], []),
+        (messages.find, DOOR, ["3, 7 or 9", "7 3"], [0.5, -0.0005]),
+        (tools.answer, {"answer": 1234}, ["<python>1", ""], []),
+        (tools.answer, SUM, ["", "So 1,234."], [1, -0.018, 1, 1]),
+        (tools.answer, SUM, ["", "1234 or 7"], [0, 0, 0, 1]),
+        (gym.verified, EIGHT, ["8"], [1, 1]),
+        (gym.verified, EIGHT, ["So <answer> 8 </answer>."], [1, 1]),
+        (gym.verified, EIGHT, ["9"], [0, 0]),
+        (gym.verified, EIGHT, ["8", ""], []),
+        (gym.verified, EIGHT | {"hint": ""}, ["", "8"], [1, 1]),
+    ],
 )
-def test_only_the_partner_reads_a_message(kind, reads):
-    task = kind()
-    assert "7" not in task.observe(0, ITEM, [])
-    after = task.advance(ITEM, SENT)
-    assert f"modulo {reads} of the numbers greater than 7" in task.observe(1, after, [])
-    assert "modulo 3 of" in task.observe(0, after, [])
+def test_a_joint_response_is_paid(reward, item, texts, parts):
+    assert [*reward(item, texts).values()] == pytest.approx(parts)
 
 
-def test_a_half_reaches_its_reader_alone_and_the_message_the_other():
-    task = ledger.Ledger(lines=5)
-    item = task.items("test")[0]
-    heard = task.advance(item, ["", "one\nand " + 60 * "x"])
-    assert [task.speakers(item, 0), task.speakers(heard, 1)] == [[1], [0]]
-    seen = [json.dumps(task.observe(agent, heard, [])) for agent in (0, 1)]
-    everything = json.dumps(ledger.Full(1, lines=5).observe(0, item, []))
-    half = json.dumps(ledger.Half(1, lines=5).observe(0, item, []))
-    for agent, lines in enumerate(item["halves"]):
-        assert len(lines) == 5
-        for line in lines:
-            assert line in seen[agent]
-            assert line in everything
-            assert line not in seen[1 - agent]
-            assert (line in half) == (agent == 0)
-    message = "one and " + 52 * "x"
-    assert message in seen[0]
-    assert f"{message}x" not in seen[0]
-    assert message not in seen[1]
-    assert message not in json.dumps(ledger.Deaf().observe(0, heard, []))
+def test_an_answer_ends_the_episode():
+    for agents, changes in ((1, {}), (2, {"hint": ""})):
+        assert sums(agents).advance(EIGHT | changes, ["8"] * agents) is None
 
 
-def test_a_ledger_is_paid_for_its_amounts_less_the_length_of_what_is_right():
-    items = [item for split in ledger.SIZES for item in ledger.Ledger().items(split)]
-    assert len({str(item["halves"]) for item in items}) == len(items) == 720
-    for item in items:
+def test_what_is_paid_is_in_the_problem():
+    for item in ledger.Ledger().items("train"):
         lines = item["halves"][0] + item["halves"][1]
         own = [line.split()[2] for line in lines if line.startswith(item["who"])]
         assert own == list(map(str, item["amounts"]))
         assert len(own) in (2, 3)
-    item = {"amounts": [101, 202, 303]}
-    assert ledger.found(item, ["101, 202, 303", ""]) == {}
-    item["message"] = "303"
-    right = ledger.found(item, ["303, 101 and 202", ""])
-    assert right == {"f1": 1, "length": -0.001 * 19, "metric/exact": 1}
-    part = ledger.found(item, ["101, 9", ""])  # a half is right, a third is named
-    assert part == {"f1": pytest.approx(0.4), "length": 0, "metric/exact": 0}
-    assert ledger.found(item, ["9" * 4301, ""])["f1"] == 0
-
-
-@pytest.mark.parametrize("lines", [1, 451])
-def test_a_ledger_refuses_halves_that_no_ledger_has(lines):
-    with pytest.raises(ValueError, match=f"2 to 450 lines, not {lines}"):
-        ledger.Ledger(lines=lines)
+    assert {item["level"] for item in tools.Tools(level=2).items("train")} == {2}
 
 
 OWN = main("return sum(x * x for x in xs if x % 2 == 0)")
@@ -149,24 +298,6 @@ def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
     ],
 )
 def test_the_tool_computes_in_the_sandbox(text, result):
-    item = tools.Tools().items("test")[0]
-    after = tools.Tools().advance(item, [text, ""])
-    assert result in after["result"]
-    assert bool(after["result"]) == bool(result)
-    messages = tools.Tools().observe(1, after, [])
-    assert messages[-1]["role"] == ("tool" if result else "user")
-    assert "12 * 30" not in json.dumps(messages)  # what agent 0 wrote
-    assert tools.NoTool().advance(item, [text, ""])["result"] == ""
-
-
-def test_arithmetic_is_paid_for_the_right_number_less_the_length():
-    task = tools.Tools(level=2)
-    items = task.items("train") + task.items("test")
-    assert {item["level"] for item in items} == {2}
-    assert len({item["problem"] for item in items}) == len(items) == 240
-    item = items[0] | {"called": "<python>1", "result": "1"}
-    right = tools.answer(item, ["", f"So {item['answer']:,}."])
-    assert right["exact"] == 1
-    assert right["length"] == -0.001 * (9 + len(f"So {item['answer']:,}."))
-    assert tools.answer(item, ["", f"{item['answer']} or 7"])["exact"] == 0
-    assert tools.answer(items[0], ["<python>1", ""]) == {}
+    computed = tools.computed(text)
+    assert result in computed
+    assert bool(computed) == bool(result)
