@@ -63,10 +63,6 @@ def write(path: Path, rows: list[dict]) -> Path:
     return path
 
 
-def many(count: int) -> list[dict]:
-    return [ROWS[i % 3] | {"task_id": f"own/{i}"} for i in range(count)]
-
-
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.jsonl.gz", "a.csv.gz", "a.parquet"])
 def test_every_format_gives_the_same_items(tmp_path, name):
     path = write(tmp_path / name, ROWS)
@@ -90,22 +86,18 @@ def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("task", "count", "borders"),  # of train, dev and test
     [
-        (HumanEval, 164, (33, 133, 0, 32, 133, 164)),
-        (CoopHumanEval, 82, (0, 50, 50, 66, 66, 82)),
-        (HumanEval, 83, (0, 51, 51, 67, 67, 83)),  # by count: 16 is a fifth of 83
-        (HumanEval, 3, (0, 1, 1, 2, 2, 3)),
+        (HumanEval, 164, [(33, 133), (0, 32), (133, 164)]),
+        (CoopHumanEval, 82, [(0, 50), (50, 66), (66, 82)]),
+        (HumanEval, 83, [(0, 51), (51, 67), (67, 83)]),  # by count: 16 is a fifth of 83
+        (HumanEval, 3, [(0, 1), (1, 2), (2, 3)]),
     ],
 )
 def test_splits_are_the_papers_rows_or_fifths(task, count, borders, monkeypatch):
     monkeypatch.setattr(tasks, "passable", lambda items, split: items)
     source = task()
     source.problems = [*range(count)]
-    found = []
-    for split in ("train", "dev", "test"):
-        numbers = source.items(split)
-        assert numbers == list(range(numbers[0], numbers[-1] + 1))
-        found += [numbers[0], numbers[-1] + 1]
-    assert tuple(found) == borders
+    for split, border in zip(("train", "dev", "test"), borders, strict=True):
+        assert source.items(split) == [*range(*border)]
 
 
 SPLIT = {  # body of check(candidate): its tests, without indentation; f is the entry point
@@ -180,18 +172,22 @@ UNPASSABLE = {  # rows whose solutions are right, and whose tests nothing can pa
 
 
 def test_rows_that_nothing_can_pass_are_named_and_not_trained_on(tmp_path, capsys):
-    rows = many(10)
-    for row, (solution, test) in zip(rows, UNPASSABLE.values(), strict=False):
-        row |= {"canonical_solution": solution, "entry_point": "f"}
-        row |= {"prompt": "def f(xs):\n", "test": f"def check(candidate):\n    {test}"}
-    rows[-1] = rows[0] | {"task_id": "own/9"}
+    rows = []
+    for solution, test in UNPASSABLE.values():
+        row = {"canonical_solution": solution, "entry_point": "f", "prompt": "def f(xs):\n"}
+        rows.append(row | {"test": f"def check(candidate):\n    {test}"})
+    rows = [
+        row | {"task_id": f"own/{i}"} for i, row in enumerate([*rows, *ROWS, *ROWS[:2], rows[0]])
+    ]
     task = HumanEval(str(write(tmp_path / "a.jsonl", rows)))
-    assert [item["task_id"] for item in task.items("train")] == ["own/4", "own/5"]
-    said = "4 of 6 train problems cannot be passed by their own solution, and are left out: own/0, "
-    assert said in capsys.readouterr().err
-    assert len(task.items("test")) == 2
-    said = "1 of 2 test problems cannot be passed by their own solution: own/9"
-    assert said in capsys.readouterr().err
+    for split, ids, said in (
+        ("train", ["own/4", "own/5"], "4 of 6 train problems"),
+        ("test", ["own/8", "own/9"], "1 of 2 test problems"),
+    ):
+        assert [item["task_id"] for item in task.items(split)] == ids
+        said += " cannot be passed by their own solution"
+        said += ", and are left out: own/0, " if split == "train" else ": own/9"
+        assert said in capsys.readouterr().err
 
 
 def test_an_answer_begins_with_the_agents_own_def_line():
@@ -201,10 +197,9 @@ def test_an_answer_begins_with_the_agents_own_def_line():
     for text in prompts:
         assert item["prompt"].strip() in text
         assert not any(test in text for test in item["tests"])
-    aux, aux2, main = (task.begin(agent, item) for agent in range(3))
-    assert (aux, aux2) == ("```python\ndef aux(", "```python\ndef aux2(")
     line = signature(item["prompt"], item["entry_point"])
-    assert main == f"```python\nfrom partner import aux, aux2\n\n\n{line}\n"
+    begun = ["def aux(", "def aux2(", f"from partner import aux, aux2\n\n\n{line}\n"]
+    assert [task.begin(agent, item) for agent in range(3)] == [f"```python\n{b}" for b in begun]
     assert HumanEval(num_agents=1).begin(0, item) == "```python\n"
     again = task.observe(0, item, [("def aux(x): ...", "1 of 3 tests")])
     assert again.startswith(prompts[0])
@@ -220,9 +215,8 @@ def test_a_fence_in_a_docstring_does_not_end_an_answer():
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_are_the_papers(path):
     args = train.parse([f"@{path}"])
-    paper = ("aligned", 4, 2, 1, "code_paper", [1e-5] * 2)
     flags = (args.joint, args.num_generations, args.num_agents, args.gamma, args.reward, args.lr)
-    assert flags == paper
+    assert flags == ("aligned", 4, 2, 1, "code_paper", [1e-5] * 2)
     assert (args.turns == 2) == ("2turns" in path.stem) == bool(args.feedback)
 
 

@@ -31,85 +31,88 @@ MAIN = "def solve(xs, k):\n    return sum(aux(xs, k))"
 FIVE = "def solve(xs, k):\n    return 5"
 
 
+NUMBER = "def solve(xs, k):\n    return 1 if k > 1 else xs[0]"
+
+
 def told(responses: list[str], limit: int = 0) -> list[str]:
     return configured("tests", limit, None, None)(ITEM, responses)
 
 
 # --- modes ----------------------------------------------------------------------------------------
 
+AUX2 = AUX.replace("aux", "aux2")
+STATES = [  # responses, the reader, the lines before the tests
+    ((AUX, MAIN), 1, "solve: defined; aux, a partner's: defined; solve uses what aux returns"),
+    (("I will not write it.", MAIN), 0, "aux: missing; solve, a partner's: defined"),
+    (
+        ("def aux(xs):\n    xs.sort()", MAIN),
+        0,
+        "aux: defined, but returns no value; solve, a partner's: defined",
+    ),
+    (("def aux(xs):\nreturn xs", FIVE), 0, "aux: does not parse; solve, a partner's: defined"),
+    (
+        ("import functools\naux = functools.partial(pow, 'text')", FIVE + "# aux(xs, k)"),
+        1,
+        "solve: defined; aux, a partner's: defined; solve never calls aux",
+    ),
+    (
+        (AUX, "def solve(xs, k):\n    x = aux(xs, k)\n    return x"),
+        1,
+        "solve: defined; aux, a partner's: defined; solve only passes on what aux returns",
+    ),
+    (
+        (AUX, AUX2, MAIN.replace("    ", "    aux2(xs)\n    ")),
+        2,
+        "solve: defined; aux, a partner's: defined; aux2, a partner's: defined; solve uses what "
+        "aux returns; solve calls aux2, but does not use what it returns",
+    ),
+]
 
-def test_plain_says_nothing():
-    assert configured("plain", 1, None, None)(ITEM, ["", "", ""]) == ["", "", ""]
+
+@pytest.mark.parametrize(("responses", "reader", "states"), STATES)
+def test_the_state_of_each_function_and_the_use_of_helpers(responses, reader, states):
+    head, *lines = told([*responses])[reader].split("\n- ")
+    assert head == "Feedback on the team's program:"
+    assert "; ".join(lines).partition("; tests passed: ")[0] == states
 
 
-def test_tests_tell_state_use_and_count():
-    assert told([AUX, MAIN])[1].splitlines()[1:] == [
-        "- solve: defined",
-        "- aux, a partner's: defined",
-        "- solve uses what aux returns",
-        "- tests passed: 3 of 3",
-    ]
-    assert "tests passed: 1 of 3" in told([AUX, FIVE])[0]
-    assert "tests passed: 1 of 1" in told([AUX, FIVE], limit=1)[0]
-    main = MAIN.replace("    ", "    aux2(xs)\n    ")  # each helper is told of by itself
-    main = told([AUX, AUX.replace("aux", "aux2"), main])[2]
-    assert "solve uses what aux returns" in main
-    assert "solve calls aux2, but does not use what it returns" in main
+def test_failed_assertions_with_their_error_up_to_the_limit():
+    number = "def solve(xs, k):\n    return 1 if k > 1 else xs[0]"
+    first = "failed: assert solve([1, 2, 3], 2) == 5"
+    for limit, lines in (
+        (1, ["tests passed: 0 of 1", first]),
+        (0, ["tests passed: 1 of 3", first, "failed: assert solve([], 1) == 0 raised IndexError"]),
+    ):
+        for text in told([AUX, number], limit):
+            assert text.split("\n- ")[-len(lines) :] == lines
+
+
+KEY_ERROR = (
+    "# zebra comment\ndef aux(walrus, badger=1):\n    '''otter'''\n"
+    "    ferret = {'stoat': walrus}\n    raise KeyError('weasel said ' + str(ferret['lynx']))"
+)
+NAMED = """
+class zebra(KeyError): pass
+class otter(Exception): __module__ = "builtins"
+def aux(xs, k):
+    raise otter("weasel: said") if xs else zebra("stoat")"""
+ANIMALS = {"zebra", "walrus", "badger", "otter", "ferret", "stoat", "weasel", "lynx"}
+BIRDS = {"gibbon", "heron", "ibis"}
 
 
 @pytest.mark.parametrize(
-    ("text", "own"),
+    ("aux", "main", "raised"),
     [
-        ("I will not write it.", "missing"),
-        ("def aux(xs):\n    xs.sort()", "defined, but returns no value"),
-        ("def aux(xs):\nreturn xs", "does not parse"),
-        ("import functools\naux = functools.partial(pow, 'text')", "defined"),
+        (KEY_ERROR, "def solve(xs, k):\n    return aux(xs).gibbon + heron(k)\n# ibis", "KeyError"),
+        (KEY_ERROR, "def solve(xs, k):\n    return aux()", "TypeError"),
+        (NAMED, MAIN, "KeyError"),  # a partner chooses no name of an exception
     ],
 )
-def test_state_of_a_helper(text, own):
-    aux, main = told([text, MAIN])
-    assert f"- aux: {own}" in aux
-    assert f"- aux, a partner's: {own}" in main
-    assert "tests passed: 0 of 3" in main
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ("# aux(xs, k)\n    return 'aux(xs)'", "never calls aux"),
-        ("y = aux(xs, k)\n    return 1", "calls aux, but does not use what it returns"),
-        ("aux(xs, k)\n    return aux(xs, k)[0]", "uses what aux returns"),
-        ("x = aux(xs, k)\n    return x", "only passes on what aux returns"),
-    ],
-)
-def test_use_of_the_helper(body, says):
-    assert f"- solve {says}" in told([AUX, f"def solve(xs, k):\n    {body}"])[1]
-
-
-def test_tests_show_failed_assertions_with_their_error_up_to_the_limit():
-    wrong = "def solve(xs, k):\n    return 1 if k > 1 else xs[0]"
-    for text in told([AUX, wrong]):
-        assert "- tests passed: 1 of 3" in text
-        assert "- failed: assert solve([1, 2, 3], 2) == 5\n" in text  # a wrong value: no error
-        assert "solve([], 1) == 0 raised IndexError" in text
-        assert "solve([4], 1)" not in text  # it passed
-    for text in told([AUX, wrong], limit=1):
-        assert "tests passed: 0 of 1" in text
-        assert "solve([], 1)" not in text
-
-
-def test_a_partners_words_never_come_through():
-    aux = (
-        "# zebra comment\ndef aux(walrus, badger=1):\n    '''otter'''\n"
-        "    ferret = {'stoat': walrus}\n    raise KeyError('weasel said ' + str(ferret['lynx']))"
-    )
-    of_helper = {"zebra", "walrus", "badger", "otter", "ferret", "stoat", "weasel", "lynx"}
-    no_arguments = "def solve(xs, k):\n    return aux()"
-    for main in ("def solve(xs, k):\n    return aux(xs).gibbon + heron(k)\n# ibis", no_arguments):
-        told_aux, told_main = told([aux, main])
-        assert not of_helper & set(re.findall(r"\w+", told_main)), told_main
-        assert not {"gibbon", "heron", "ibis"} & set(re.findall(r"\w+", told_aux)), told_aux
-    assert "raised TypeError" in told_main
+def test_a_partners_words_never_come_through(aux, main, raised):
+    texts = [*told([aux, main]), *Coop().feedback(ITEM, [aux, main])]
+    for text, partners in zip(texts, (BIRDS, ANIMALS, ANIMALS, ANIMALS), strict=True):
+        assert not partners & set(re.findall(r"\w+", text)), text
+    assert f" raised {raised}" in texts[1]
 
 
 @pytest.mark.parametrize(
@@ -117,23 +120,8 @@ def test_a_partners_words_never_come_through():
 )
 def test_any_text_at_all_is_answered(text):
     for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
-        answers = told(responses)
-        assert len(answers) == len(responses)
-        assert all(isinstance(answer, str) for answer in answers)
-
-
-NAMED = """
-class zebra(KeyError): pass
-class otter(Exception): __module__ = "builtins"
-def aux(xs, k):
-    raise otter("weasel: said") if xs else zebra("stoat")"""
-
-
-def test_a_partner_chooses_no_name_of_an_exception():
-    texts = "\n".join(told([NAMED, MAIN]) + Coop().feedback(ITEM, [NAMED, MAIN]))
-    assert not {"zebra", "otter", "weasel", "stoat"} & set(re.findall(r"\w+", texts)), texts
-    assert "solve([], 1) == 0 raised KeyError" in texts
-    assert "# passed 0 of 3, Exception" in texts
+        assert [type(answer) for answer in told(responses)] == [str] * len(responses)
+    assert configured("plain", 1, None, None)(ITEM, [text] * 3) == [""] * 3
 
 
 # --- the expert -----------------------------------------------------------------------------------
@@ -196,15 +184,15 @@ def kept_answers(home: Path) -> list[Path]:
 def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_path):
     with Endpoint(EDITS) as endpoint:
         assert ask(endpoint) == [AUX_EDIT, "An expert's edit of solve:\nreturn 7"]
-        [(path, headers, body)] = endpoint.requests
+    [(path, headers, body)] = endpoint.requests
     assert path == "/v1/chat/completions"
     assert headers["authorization"] == f"Bearer {KEY}"
     sent = json.loads(body)
-    assert (sent.pop("model"), [*sent]) == ("big", ["messages"])
-    text = "\n".join(message["content"] for message in sent["messages"])
+    text = "\n".join(message["content"] for message in sent.pop("messages"))
+    assert sent == {"model": "big"}
     for shown in (ITEM["prompt"], AUX, MAIN):
         assert shown in text
-    for hidden in (*ITEM["tests"], "solve([", "assert", "reward", "passed"):
+    for hidden in ("solve([", "assert", "reward", "passed"):
         assert hidden not in text
     [kept] = kept_answers(tmp_path)
     assert KEY not in kept.read_text() + kept.name
@@ -214,7 +202,7 @@ def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_
 def test_a_bad_endpoint_is_tried_again(bad):
     with Endpoint(bad, EDITS) as endpoint:
         assert ask(endpoint)[0] == AUX_EDIT
-        assert len(endpoint.requests) == 2
+    assert len(endpoint.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -232,23 +220,23 @@ def test_a_bad_endpoint_is_tried_again(bad):
 )
 def test_each_question_is_asked_once(tmp_path, answer, edit):
     with Endpoint(answer) as endpoint:
-        for _ in range(2):  # another Expert, the same answer from the disk
-            assert ask(endpoint)[0] == edit
+        assert ask(endpoint)[0] == ask(endpoint)[0] == edit  # another Expert reads it from the disk
         assert len(endpoint.requests) == 1
         ask(endpoint, [AUX, FIVE])
-        assert len(endpoint.requests) == 2  # another program, another question
-    assert len(kept_answers(tmp_path)) == 2
+    assert len(endpoint.requests) == len(kept_answers(tmp_path)) == 2
 
 
-def test_an_endpoint_that_stays_down_or_refuses_raises(monkeypatch):
-    with Endpoint(hang_up) as endpoint:
-        with pytest.raises(openai.APIConnectionError):
+@pytest.mark.parametrize(
+    ("bad", "error", "count"),
+    [
+        (hang_up, openai.APIConnectionError, 3),
+        (lambda handler: handler.answer(401, b"{}"), openai.AuthenticationError, 1),
+    ],
+)
+def test_an_endpoint_that_stays_down_or_refuses_raises(bad, error, count, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")  # a server of one's own needs no key
+    with Endpoint(bad, *[bad] * (count - 1), EDITS) as endpoint:
+        with pytest.raises(error):
             ask(endpoint)
-        assert len(endpoint.requests) == 3
-    refusal = Endpoint(lambda handler: handler.answer(401, b"{}"))
-    with refusal as endpoint, pytest.raises(openai.AuthenticationError):
-        ask(endpoint)
-    assert len(refusal.requests) == 1
-    monkeypatch.delenv("OPENAI_API_KEY")
-    with Endpoint(EDITS) as endpoint:  # a server of one's own needs no key
+        assert len(endpoint.requests) == count
         assert ask(endpoint)[0] == AUX_EDIT

@@ -237,7 +237,7 @@ BY_NUMBER = (
     "    if n == 3: return bytearray(1 << 40)\n    while n == 4: pass\n    return n"
 )
 SETUP = "LIMIT = 3\ndef check(x): return x == LIMIT"
-LOOP = "while True:\n    try:\n        z = 1\n    except ValueError: pass"
+LOOP = "while True:\n    try:\n        while True: len('a')\n    except: pass"
 PROMPT = (
     "x = 1",
     "x = 2; 1 / 0; x = 3",

@@ -71,6 +71,7 @@ class Solution:
                     signal.setitimer(signal.ITIMER_PROF, max(share, 0.001), 0.1)
                     exec(compiled(statement, "<program>", "exec"), self.module.__dict__)
                 finally:
+                    sys.settrace(None)
                     signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
         exec(compiled(code, "<program>", "exec"), self.module.__dict__)
@@ -81,7 +82,14 @@ class TimeLimit(BaseException):
     """A statement has had its share of the time."""
 
 
-def ring(*_):
+def ring(_number, frame):
+    """Raise TimeLimit, and once more on the next line, which is that of an `except:` around it."""
+    sys.settrace(late)
+    frame.f_trace = late
+    raise TimeLimit
+
+
+def late(*_):
     raise TimeLimit
 
 

@@ -1,5 +1,7 @@
 """Responses of models, each with a test that the function aux of the response has to pass.
 
+Without a test it is EVEN.
+
 A response's author may not bind `solve`, the partner's function. `PLAIN` is the function that most
 of them write.
 """
@@ -11,53 +13,51 @@ FILLED = "assert aux(0) == "  # what aux returns of the data that the text fills
 RETURNS_T = "\ndef aux(x):\n    return T"
 TRUE_LATER = "def aux(x):\n    return True\n"  # fails EVEN
 
-CASES = {
+TEXTS = {
     # the text around the code
-    "plain": (PLAIN, EVEN),
-    "indented": ("    def aux(x):\n        return x % 2 == 0\n", EVEN),
-    "fence": (f"Sure! Here's the helper:\n\n```python\n{PLAIN}\n```\nIt's (very) short.", EVEN),
-    "fence not closed": (f"```py\n{PLAIN}\n", EVEN),
-    "fence not opened": (f"{PLAIN}\n```\nIt's short.", EVEN),
-    "tilde fence": (f"So:\n~~~python\n{PLAIN}\n~~~\nDone.", EVEN),
-    "two fences": (f"```\n{TRUE_LATER}```\nor better\n```\n{PLAIN}\n```", EVEN),
-    "carriage returns": (f"```python\r\n{PLAIN}\r\n```".replace("\n    ", "\r\n    "), EVEN),
-    "prose": (f"Now\n{PLAIN}\nok?", EVEN),
-    "a fence in a docstring": (f"It's:\n```python\n{FENCED}\n```\nBob's", EVEN),
+    "plain": PLAIN,
+    "indented": "    def aux(x):\n        return x % 2 == 0\n",
+    "fence": f"Sure! Here's the helper:\n\n```python\n{PLAIN}\n```\nIt's (very) short.",
+    "fence not closed": f"```py\n{PLAIN}\n",
+    "fence not opened": f"{PLAIN}\n```\nIt's short.",
+    "tilde fence": f"So:\n~~~python\n{PLAIN}\n~~~\nDone.",
+    "two fences": f"```\n{TRUE_LATER}```\nor better\n```\n{PLAIN}\n```",
+    "carriage returns": f"```python\r\n{PLAIN}\r\n```".replace("\n    ", "\r\n    "),
+    "prose": f"Now\n{PLAIN}\nok?",
+    "a fence in a docstring": f"It's:\n```python\n{FENCED}\n```\nBob's",
     "a docstring at the margin": (
-        'Now\ndef aux(x):\n    """Even?\nFor example:\n>>> aux(2)\n"""\n    return x % 2 == 0\nok?',
-        EVEN,
+        'Now\ndef aux(x):\n    """Even?\nFor example:\n>>> aux(2)\n"""\n    return x % 2 == 0\nok?'
     ),
     "a header in lines": (
         "So\ndef aux(\n    x: list[int],\n    k: int = (1),\n) -> list[int]:\n    return [\nx]\nok",
         "assert aux(3) == [3]",
     ),
-    "a binding in prose": (f"sum = 6\n```python\n{PLAIN.replace('x %', 'sum([x]) %')}\n```", EVEN),
+    "a binding in prose": f"sum = 6\n```python\n{PLAIN.replace('x %', 'sum([x]) %')}\n```",
     "a binding in an output": (
-        f"```python\n{PLAIN.replace('x %', 'sum([x]) %')}\n```\nOutput:\n```\nsum = 6\n```",
-        EVEN,
+        f"```python\n{PLAIN.replace('x %', 'sum([x]) %')}\n```\nOutput:\n```\nsum = 6\n```"
     ),
-    "a function in a text fence": (f"```python\n{PLAIN}\n```\n```text\n{TRUE_LATER}```", EVEN),
-    "a bash fence": (f"```python\n{PLAIN}\n```\n```bash\naux = 3\n```", EVEN),
+    "a function in a text fence": f"```python\n{PLAIN}\n```\n```text\n{TRUE_LATER}```",
+    "a bash fence": f"```python\n{PLAIN}\n```\n```bash\naux = 3\n```",
     "two Python fences": (
         "First\n```python\nimport math\n```\nthen\n```python\ndef aux(x):\n"
         "    return math.floor(x)\n```",
         "assert aux(2.5) == 2",
     ),
-    "a bare fence": (f"```\n{PLAIN}\n```\naux = 3", EVEN),
-    "a long text": (f"{PLAIN}\n# {'x' * 20_001}", EVEN),
-    "a long fence": (f"```python\n{PLAIN}\n```\n{'word ' * 4_001}", EVEN),
-    "a fence closed on the last line": (f"```python\n{PLAIN}```\nIt's short.", EVEN),
-    "a block quote": ("> ```python\n> " + PLAIN.replace("\n", "\n> ") + "\n> ```", EVEN),
-    "a quote without a fence": ("Bob wrote\n> " + PLAIN.replace("\n", "\n> "), EVEN),
-    "prompts": (">>> " + PLAIN.replace("\n", "\n... ") + "\n...\n>>> aux(2)\nTrue", EVEN),
-    "a one-line tag": ("<answer>def aux(x): return x % 2 == 0</answer>", EVEN),
-    "a tag": (f"<answer>\n{PLAIN}\n</answer>", EVEN),
-    "no-break spaces": (PLAIN.replace(" ", "\u00a0"), EVEN),
-    "zero-width spaces": ("\u200b" + PLAIN.replace("return", "return\u200b"), EVEN),
-    "a byte-order mark": ("\ufeff" + PLAIN, EVEN),
+    "a bare fence": f"```\n{PLAIN}\n```\naux = 3",
+    "a long text": f"{PLAIN}\n# {'x' * 20_001}",
+    "a long fence": f"```python\n{PLAIN}\n```\n{'word ' * 4_001}",
+    "a fence closed on the last line": f"```python\n{PLAIN}```\nIt's short.",
+    "a block quote": "> ```python\n> " + PLAIN.replace("\n", "\n> ") + "\n> ```",
+    "a quote without a fence": "Bob wrote\n> " + PLAIN.replace("\n", "\n> "),
+    "prompts": ">>> " + PLAIN.replace("\n", "\n... ") + "\n...\n>>> aux(2)\nTrue",
+    "a one-line tag": "<answer>def aux(x): return x % 2 == 0</answer>",
+    "a tag": f"<answer>\n{PLAIN}\n</answer>",
+    "no-break spaces": PLAIN.replace(" ", "\u00a0"),
+    "zero-width spaces": "\u200b" + PLAIN.replace("return", "return\u200b"),
+    "a byte-order mark": "\ufeff" + PLAIN,
     # what is cut off, and statements of several parts
-    "truncated after": (f"{PLAIN}\n\ndef test_aux():\n    assert aux(", EVEN),
-    "truncated rewrite": (f"{PLAIN}\n\ndef aux(x):\n    return [x for", EVEN),
+    "truncated after": f"{PLAIN}\n\ndef test_aux():\n    assert aux(",
+    "truncated rewrite": f"{PLAIN}\n\ndef aux(x):\n    return [x for",
     "else, and a cut": (
         f"F = 0\nif F:\n    T = 1\nelse:\n    T = 2{RETURNS_T}\nprint(aux(",
         f"{FILLED}2",
@@ -71,19 +71,19 @@ CASES = {
         f"    T += 1{RETURNS_T}\nprint(aux(",
         f"{FILLED}2",
     ),
-    "finally in prose": (f"{PLAIN}\nfinally we return it\nelse it fails.", EVEN),
-    "a stub after it": (f'{PLAIN}\n\ndef aux(x: int) -> bool:\n    """Whether x is even."""', EVEN),
-    "a stub with an ellipsis": (f"{PLAIN}\n\ndef aux(x):\n    ...", EVEN),
-    "a stub before it": (f"def aux(x):\n    pass\n\n{PLAIN}", EVEN),
+    "finally in prose": f"{PLAIN}\nfinally we return it\nelse it fails.",
+    "a stub after it": f'{PLAIN}\n\ndef aux(x: int) -> bool:\n    """Whether x is even."""',
+    "a stub with an ellipsis": f"{PLAIN}\n\ndef aux(x):\n    ...",
+    "a stub before it": f"def aux(x):\n    pass\n\n{PLAIN}",
     "two statements on a line": (
         "T = [1]; T.append(2)\ndef aux(x): return T",
         f"{FILLED}[1, 2]",
     ),
-    "a definition in an if": ("if True:\n    def aux(x):\n        return x % 2 == 0", EVEN),
+    "a definition in an if": "if True:\n    def aux(x):\n        return x % 2 == 0",
     # names
-    "the partner's function": (f"{PLAIN}\n\ndef solve(xs):\n    return aux(xs)\n", EVEN),
-    "the partner's import": (f"from partner import solve\n\n\n{PLAIN}", EVEN),
-    "the partner's name": (f"from math import sqrt as solve\nsolve = aux = 1\n{PLAIN}", EVEN),
+    "the partner's function": f"{PLAIN}\n\ndef solve(xs):\n    return aux(xs)\n",
+    "the partner's import": f"from partner import solve\n\n\n{PLAIN}",
+    "the partner's name": f"from math import sqrt as solve\nsolve = aux = 1\n{PLAIN}",
     "decorator, import": (
         "from functools import cache\nimport os\n@cache\ndef aux(x):\n    return x\n",
         "assert aux(3) == 3",
@@ -96,8 +96,8 @@ CASES = {
         "from math import *\nfrom partner import *\ndef aux(x):\n    return floor(x)\n",
         "assert aux(2.5) == 2",
     ),
-    "an import of itself": (f"{PLAIN}\n\nfrom my_module import aux\nprint(aux(2))\n", EVEN),
-    "a package that is not there": (f"import numpy as np\n{PLAIN}", EVEN),
+    "an import of itself": f"{PLAIN}\n\nfrom my_module import aux\nprint(aux(2))\n",
+    "a package that is not there": f"import numpy as np\n{PLAIN}",
     "annotations that nobody reads": (
         "from __future__ import annotations\ndef aux(x: X) -> Y:\n    return x\n",
         "assert aux(3) == 3",
@@ -241,23 +241,22 @@ CASES = {
         f"{FILLED}['A']",
     ),
     # what shows the function
-    "an example": (f"{PLAIN}\n\nresult = aux(3)\nprint(result)\nassert aux(2)\n", EVEN),
-    "a main guard": (f"{PLAIN}\nif __name__ == '__main__':\n    x = 3\n    print(aux(x))\n", EVEN),
-    "input for ever": (f"{PLAIN}\nwhile True:\n    print(aux(input()))", EVEN),
-    "a loop for ever": (f"{PLAIN}\nn = 0\nwhile True:\n    n += aux(n)", EVEN),
-    "a loop for ever before it": (f"while True:\n    pass\n{PLAIN}", EVEN),
+    "an example": f"{PLAIN}\n\nresult = aux(3)\nprint(result)\nassert aux(2)\n",
+    "a main guard": f"{PLAIN}\nif __name__ == '__main__':\n    x = 3\n    print(aux(x))\n",
+    "input for ever": f"{PLAIN}\nwhile True:\n    print(aux(input()))",
+    "a loop for ever": f"{PLAIN}\nn = 0\nwhile True:\n    n += aux(n)",
+    "a loop for ever before it": f"while True:\n    pass\n{PLAIN}",
     "a main function": (
-        f"{PLAIN}\ndef main():\n    out = []\n    out.append(aux(1))\n    print(out, T)\nmain()",
-        EVEN,
+        f"{PLAIN}\ndef main():\n    out = []\n    out.append(aux(1))\n    print(out, T)\nmain()"
     ),
-    "a check": (f"{PLAIN}\ndef check(candidate):\n    assert candidate(1) == 2\ncheck(aux)", EVEN),
-    "a wrong assertion": (f"{PLAIN}\nassert aux(3), 'odd'\nprint('passed')", EVEN),
+    "a check": f"{PLAIN}\ndef check(candidate):\n    assert candidate(1) == 2\ncheck(aux)",
+    "a wrong assertion": f"{PLAIN}\nassert aux(3), 'odd'\nprint('passed')",
     "unittest": (
         f"{PLAIN}\nimport unittest\nclass Test(unittest.TestCase):\n    def test(self):\n"
-        "        self.assertEqual(aux(1), 2)\nunittest.main()",
-        EVEN,
+        "        self.assertEqual(aux(1), 2)\nunittest.main()"
     ),
-    "exit": (f"{PLAIN}\nimport sys\nsys.exit()\nexit(1)", EVEN),
-    "exit before it": (f"import sys\nprint('usage')\nsys.exit()\n{PLAIN}", EVEN),
-    "a partner that is not there": (f"{PLAIN}\nprint(solve([1, 2]))\nT = solve([1])", EVEN),
+    "exit": f"{PLAIN}\nimport sys\nsys.exit()\nexit(1)",
+    "exit before it": f"import sys\nprint('usage')\nsys.exit()\n{PLAIN}",
+    "a partner that is not there": f"{PLAIN}\nprint(solve([1, 2]))\nT = solve([1])",
 }
+CASES = {name: (case, EVEN) if isinstance(case, str) else case for name, case in TEXTS.items()}

@@ -71,10 +71,6 @@ def response(names: str) -> str:
     return textwrap.indent("\n\n".join(METHODS[name] for name in names.split()), "    ")
 
 
-def source(*responses: str) -> str:
-    return class_source(ITEM, [written(ITEM, text) for text in responses])
-
-
 ADD_NOTE = response("add note")
 
 
@@ -102,7 +98,7 @@ def made(text: str) -> type:
 
 def test_a_later_agent_wins_and_what_is_missing_stays_empty():
     other = "    def note(self, word):\n        self.log.append(word.upper())"
-    till = made(source(ADD_NOTE, other))()
+    till = made(class_source(ITEM, [written(ITEM, text) for text in (ADD_NOTE, other)]))()
     assert (till.add(2), till.log, till.summary(), till.in_cents(1)) == (2, ["ADD"], None, None)
 
 
@@ -139,13 +135,13 @@ def test_the_reward_of_every_division_by_brute_force():
     rng = random.Random(0)
     for _ in range(60):
         first, second = ({name for name in METHODS if rng.random() < 0.6} for _ in range(2))
-        found = classeval(ITEM, [response(" ".join(names)) for names in (first, second)])
+        scores = classeval(ITEM, [response(" ".join(names)) for names in (first, second)])
         p, *q = ((share(n) - least) / (1 - least) for n in (first | second, first, second))
-        assert found["tests"] == pytest.approx(p)
         added = (p - max(q)) / (1 - max(q)) if max(q) < p else 0
-        assert found["cooperation"] == pytest.approx(added * (1.5 if p == 1 else 1 - p))
-        assert found["metric/coop"] == (p == 1 > max(q))
-        assert found["structure"] == (bool(first - second) + bool(second)) / 2
+        assert scores["tests"] == pytest.approx(p)
+        assert scores["cooperation"] == pytest.approx(added * (1.5 if p == 1 else 1 - p))
+        assert scores["metric/coop"] == (p == 1 > max(q))
+        assert scores["structure"] == (bool(first - second) + bool(second)) / 2
 
 
 @pytest.mark.parametrize(
@@ -161,8 +157,7 @@ def test_what_is_thrown_away_costs_syntax(first, second, low, high):
 
 
 def write(path, *changes: dict) -> str:
-    rows = [ROW | {"task_id": f"own/{n}"} | change for n, change in enumerate(changes)]
-    write_lines(path, rows)
+    write_lines(path, [ROW | {"task_id": f"own/{n}"} | change for n, change in enumerate(changes)])
     return str(path)
 
 
@@ -171,9 +166,8 @@ def test_a_class_is_kept_where_its_solution_has_full_marks(agents, tmp_path, cap
     bad = {"solution_code": ROW["solution_code"].replace("100", "10")}
     away = {"import_statement": ["import nowhere"]}
     task = ClassEval(write(tmp_path / "a.jsonl", *[{}] * 10, away, *[{}] * 7, bad, {}), agents)
-    ids = [[item["task_id"] for item in task.items(split)] for split in ("train", "dev", "test")]
-    assert ids[0] == [f"own/{n}" for n in range(10)]
-    assert ids[1:] == [["own/11"], [f"own/{n}" for n in (12, 13, 14, 15, 16, 17, 19)]]
+    for split, numbers in (("train", range(10)), ("dev", [11]), ("test", [*range(12, 18), 19])):
+        assert [item["task_id"] for item in task.items(split)] == [f"own/{n}" for n in numbers]
     (said,) = capsys.readouterr().err.splitlines()
     assert "No module named 'nowhere': own/10" in said
     assert "fails its tests in the sandbox: own/18" in said
@@ -191,15 +185,16 @@ def test_classes_that_do_not_suit_the_team_are_named(tmp_path, agents, reason):
 
 def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
     task = ClassEval()
-    first, second = (task.observe(agent, ITEM, []) for agent in range(2))
-    assert first == second
-    begun = "part1.py:\n```python\nclass Till:\n"
-    assert (task.begin(0, ITEM), task.begin(1, ITEM)) == (begun, begun.replace("1", "2"))
-    assert ITEM["skeleton"] in first
+    prompts = [task.observe(agent, ITEM, []) for agent in (0, 1)]
+    begun = [task.begin(agent, ITEM) for agent in (0, 1)]
+    assert prompts[0] == prompts[1]
+    assert begun == [f"part{n}.py:\n```python\nclass Till:\n" for n in (1, 2)]
     alone = ClassEval(num_agents=1).observe(0, ITEM, [])
     assert "programmers" not in alone
-    assert "round(" not in first + alone
-    written = begun + response("in_cents")
-    assert task.observe(0, ITEM, [(written, "")]).startswith(f"{first}\n\n{written}\n```")
-    begun_costs = classeval(ITEM, [written, response("add")])
-    assert begun_costs == classeval(ITEM, [response("in_cents"), response("add")])
+    for prompt in (prompts[0], alone):
+        assert ITEM["skeleton"] in prompt
+        assert "round(" not in prompt
+    answer = begun[0] + response("in_cents")
+    assert task.observe(0, ITEM, [(answer, "")]).startswith(f"{prompts[0]}\n\n{answer}\n```")
+    scores = [classeval(ITEM, [text, ADD_NOTE]) for text in (answer, response("in_cents"))]
+    assert scores[0] == scores[1]

@@ -6,11 +6,9 @@ python -m pytest tests/examples/test_coop.py
 import gzip
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 from helpers import read_json, total, train_run, words
-from transformers import AutoTokenizer
 
 import train
 from examples.warm_start import corpus, divisions, make, problems
@@ -18,21 +16,12 @@ from policies.model_names import EMBEDDED
 from rewards import code
 from tasks import Coop
 
-CONVENTIONS = {name: (name,) for name in ("predicate", "transform", "filter", "map", "whole")}
-CONVENTIONS |= {"split": ("predicate", "transform"), "swapped": ("transform", "predicate")}
-CONVENTIONS |= {"chain": ("map", "reduce")}
-
-
-def gold(item: dict) -> dict[str, list[str]]:
-    """A team for each convention that the problem allows, of two or of three agents."""
-    predicate, transform, _ = parts = item["parts"]
-    teams = {}
-    for name, jobs in CONVENTIONS.items():
-        if (predicate or "predicate" not in jobs) and (transform or "transform" not in jobs):
-            helpers = zip(jobs, ("aux", "aux2"), strict=False)
-            team = [corpus.helper(job, parts, helper) for job, helper in helpers]
-            teams[name] = [*team, corpus.main_function(name, parts)]
-    return teams
+CONVENTIONS = {name: [name] for name in ("predicate", "transform", "filter", "map", "whole")}
+CONVENTIONS |= {
+    "split": ["predicate", "transform"],
+    "swapped": ["transform", "predicate"],
+    "chain": ["map", "reduce"],
+}
 
 
 @pytest.mark.parametrize("agents", [2, 3, 4])
@@ -51,11 +40,18 @@ def test_the_generator_makes_the_problems_of_tiny(agents, split):
     assert items == [json.loads(row) for row in rows]
 
 
-def test_every_convention_passes_all_tests_where_both_agents_follow_it():
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_a_convention_passes_all_tests_where_both_agents_follow_it(name):
+    passed = 0
     for item in [*Coop().items("train")[::20], *Coop().items("test")[::20]]:
-        assert {"map", "whole", "chain"} <= gold(item).keys()
-        for name, team in gold(item).items():
-            assert corpus.check(item, team) == (5, 5, None), (name, item["prompt"])
+        parts = dict(zip(("predicate", "transform", "reduce"), item["parts"], strict=True))
+        if all(parts.get(job, True) for job in CONVENTIONS[name]):
+            helpers = zip(CONVENTIONS[name], ("aux", "aux2"), strict=False)
+            team = [corpus.helper(job, item["parts"], helper) for job, helper in helpers]
+            team.append(corpus.main_function(name, item["parts"]))
+            assert corpus.check(item, team) == (5, 5, None), item["prompt"]
+            passed += 1
+    assert passed > 0
 
 
 def test_an_agent_sees_the_problem_its_own_history_and_its_role():
@@ -74,39 +70,19 @@ def test_an_agent_sees_the_problem_its_own_history_and_its_role():
     assert all(helper in role for helper in names[:3])
 
 
-def test_tokenizer_round_trips_any_text():
-    tokenizer = AutoTokenizer.from_pretrained(make.TINY)
-    every = "".join(chr(c) for c in range(1, 0x800))
-    for text in (
-        "",
-        " ",
-        "\n\n  \t x",
-        "日本語 🙂 \u200b",
-        Path(make.__file__).read_text(encoding="utf-8"),
-        every,
-    ):
-        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-    assert len(tokenizer) == 512
-
-
-def team(item: dict, order: list[str], way: str) -> list[str]:
-    """A team that divides a problem; order: the helpers of its predicates and of its transform."""
-    job = {"elements": "predicate", "lists": "filter"}[way]
-    jobs = [job, *[f"{job} second"] * (len(order) - 2), "transform"]
-    helpers = []
-    for name, job in sorted(zip(order, jobs, strict=True)):
-        helpers.append(divisions.helper(job, item["parts"], name, False))
-    return [*helpers, divisions.main_function(way, item["parts"], order)]
-
-
 @pytest.mark.parametrize(("agents", "way"), [(3, "elements"), (4, "elements"), (4, "lists")])
 def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
+    job = {"elements": "predicate", "lists": "filter"}[way]
+    jobs = [job, *[f"{job} second"] * (agents - 3), "transform"]  # in the order of main's calls
     names = ["aux", "aux2", "aux3"][: agents - 1]
-    items = Coop(num_agents=agents).items("test")[:2]
-    for item, order in zip(items, (names, names[::-1]), strict=True):
-        parts = code(item, team(item, order, way))
-        assert total(parts) == code.maximum, parts
-        assert parts["metric/load_bearing"] == parts["metric/coop"] == 1
+    for item, order in zip(
+        Coop(num_agents=agents).items("test"), (names, names[::-1]), strict=False
+    ):
+        helpers = []
+        for name, job in sorted(zip(order, jobs, strict=True)):
+            helpers.append(divisions.helper(job, item["parts"], name, False))
+        team = [*helpers, divisions.main_function(way, item["parts"], order)]
+        assert total(code(item, team)) == code.maximum
 
 
 @pytest.mark.slow
@@ -122,5 +98,4 @@ def test_the_model_and_the_joint_responses_that_a_team_starts_with(agents, folde
     args = train.parse(words("--num-agents", agents))
     assert args.model == [str(EMBEDDED / folder)] * agents
     assert args.joint == (4 if agents > 2 else "cross")
-    named = train.parse(words("--model tiny --num-agents", agents))
-    assert named.model == [str(EMBEDDED)] * agents
+    assert train.parse(words("--model tiny --num-agents 3")).model == [str(EMBEDDED)] * 3

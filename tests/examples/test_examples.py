@@ -237,7 +237,7 @@ EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
         (ledger.found, LEDGER, ["9" * 4301, ""], [0, 0, 0]),
         (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], [1, -0.1, 1]),
         (messages.find, {"door": (3, 7)}, ["3 7", "3 7"], []),
-        (messages.find, DOOR, ["3, 7 or 9", "7 3"], [0.5, -0.0005]),
+        (messages.find, DOOR, ["3, 7 or 9", "so 3 7"], [1, -0.0005]),
         (tools.answer, {"answer": 1234}, ["<python>1", ""], []),
         (tools.answer, SUM, ["", "So 1,234."], [1, -0.018, 1, 1]),
         (tools.answer, SUM, ["", "1234 or 7"], [0, 0, 0, 1]),
