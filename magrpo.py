@@ -236,8 +236,8 @@ class Node:
     parts: list[dict[str, float]] = field(default_factory=list)  # per joint response
     rewards: Tensor | None = None  # (n, J): what each agent earns for each joint response
     team_rewards: Tensor | None = None  # (J,): the mean over the agents
-    # the next turn, one entry per aligned joint response (no feedback where its episode is over)
-    feedback: dict[int, list[str]] = field(default_factory=dict)  # [aligned joint response][agent]
+    # the next turn, one entry per aligned joint response
+    feedback: dict[int, list[str]] = field(default_factory=dict)  # [joint response][agent]
     next_items: list[dict | None] = field(default_factory=list)  # None: its episode is over
     children: list["Node | None"] = field(default_factory=list)  # [] on the last turn
     # steps 4 and 5
@@ -411,19 +411,19 @@ class Rollout:
             node.team_rewards = team_mean(node.rewards)
 
     def move_on(self, nodes: list[Node]) -> None:
-        """Ask the task for the next item of each aligned joint response, and for its feedback.
+        """Ask the task for the next item after each aligned joint response, and for its feedback.
 
-        After the end of an episode nobody would read the feedback, which may be costly.
+        The next item is None where the episode is over.
         """
+        calls = []
         for node in nodes:
-            texts = [node.texts((sample,) * self.team.size) for sample in range(node.samples)]
-            items = [node.item] * node.samples
-            node.next_items = self.reward.map("advance", self.task.advance, items, texts)
-            going_on = [s for s, item in enumerate(node.next_items) if item is not None]
-            texts = [texts[sample] for sample in going_on]
-            items = items[: len(going_on)]
-            feedback = self.reward.map("feedback", self.task.feedback, items, texts)
-            node.feedback = dict(zip(going_on, feedback, strict=True))
+            for sample in range(node.samples):
+                calls.append((node.item, node.texts([sample] * self.team.size)))
+        outcomes = iter(self.reward.outcomes(self.task, calls))
+        for node in nodes:
+            for sample in range(node.samples):
+                next_item, node.feedback[sample] = next(outcomes)
+                node.next_items.append(next_item)
 
     def next_turn(self, node: Node, samples: int) -> list[Node]:
         """Open and return a node for each aligned joint response whose episode goes on.

@@ -33,7 +33,7 @@ from training.flags import (
     part_of,
 )
 from training.plugins import TaskOptions, check_prompts, find_reward, make_task, plug_in
-from training.terminal import fail, is_first, leave, quiet, quit_on_signals
+from training.terminal import fail, is_first, quiet, quit_on_signals
 
 COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
@@ -472,7 +472,7 @@ def fit(module, recorder, args: Args) -> None:
                 f"\nstopped by {signalled} at step {trainer.global_step}. "
                 f"Go on from step {recorder.saved} with:\n  {command}"
             )
-        leave(130)
+        sys.exit(130)
     except Exception as error:
         if recorder.directory:  # the other processes do not know it before they meet the first
             command = run_folder.resume_command(recorder.directory)
@@ -490,7 +490,7 @@ def main(argv: list[str]) -> None:
         train(args)
     except Exception as error:
         if getattr(error, "everywhere", False) and not is_first(processes):
-            leave(2)  # the first process says it
+            sys.exit(2)  # the first process says it
         fail(parser(), error)
 
 

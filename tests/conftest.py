@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import policies  # noqa: F401  (before torch: it says how threads wait)
-from training import reward_runner
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 # What can be deleted takes its tests along.
@@ -23,11 +22,6 @@ for room, tests in TESTED_BY.items():
         collect_ignore += tests
 
 
-class Unseen(set):
-    def add(self, thread):
-        pass
-
-
 @pytest.fixture(scope="session", autouse=True)
 def elsewhere(tmp_path_factory):
     """Let fixtures of a wider scope work outside the project, whose runs/ is the user's."""
@@ -41,12 +35,6 @@ def elsewhere(tmp_path_factory):
 def own_folder(elsewhere, tmp_path, monkeypatch):
     """Let each test work in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def calls_are_not_seen(monkeypatch):
-    """A program that a test calls ends with SystemExit, though a plug-in's thread may go on."""
-    monkeypatch.setattr(reward_runner, "RUNNING", Unseen())
 
 
 @pytest.fixture(scope="module")

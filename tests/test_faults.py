@@ -190,8 +190,8 @@ def four(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("owner", "name", "call", "signalled", "kept"),
     [
-        (Recorder, "evaluate", 2, True, 4),  # on dev, after the test problems
-        (Recorder, "evaluate", 2, False, 4),
+        (Recorder, "evaluate", 2, True, 2),  # on dev, after the test problems
+        (Recorder, "evaluate", 2, False, 2),
         (Recorder, "shares", 4, False, 2),  # the task's scheme
         (MAGRPO, "set_gradients", 4, False, 3),  # of which no weight has moved
     ],
@@ -314,6 +314,7 @@ def healthy(tmp_path_factory) -> Path:
         ("raise KeyError('gone')", 1, 'mine.py", line 10, in reward'),
         ("return float('nan')", 2, "train.py: error: the reward returned nan"),
         ("time.sleep(9)", 2, "train.py: error: the reward did not answer within 3 s"),
+        ("raise SystemExit(3)", 2, "train.py: error: it called sys.exit(3) (the reward, for item"),
     ],
 )
 def test_a_reward_that_fails_late_loses_nothing(
@@ -356,7 +357,7 @@ class Task(Coop):
 @pytest.mark.parametrize(
     ("before", "flags", "status", "said"),
     [
-        ("pass", "", 2, "feedback did not answer within 1 s"),
+        ("pass", "", 2, "the task did not answer within 1 s"),
         (
             "reward_runner.LIMIT = 99; next(once, False) and os.kill(os.getpid(), 15)",
             "",
@@ -368,7 +369,7 @@ class Task(Coop):
             "if os.environ.get('LOCAL_RANK') != '1': return ['', '']",
             "--devices 2",
             2,
-            "feedback did not answer within 1 s",
+            "the task did not answer within 1 s",
             marks=pytest.mark.slow,
         ),
     ],

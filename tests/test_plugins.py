@@ -178,12 +178,12 @@ def test_an_error_of_a_reward_is_its_own_with_what_it_was_given(file):
 
 @pytest.mark.parametrize(("texts", "error"), [("ab", "not 'ab'"), (["a"], r"2 texts, not \['a'\]")])
 def test_feedback_of_another_length_is_refused(texts, error, file):
-    scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
-    items = [{"task_id": 1}]
-    function = make_task(options(f"{file}:Mine")).feedback
-    assert scorer.map("feedback", function, items, [[["c", "d"], "b"]]) == [["c", "d"]]
+    task = make_task(options(f"{file}:Mine"))
+    scorer = Scorer(find_reward(task))
+    item = {"task_id": 1}
+    assert scorer.outcomes(task, [(item, [["c", "d"], "b"])]) == [(item, ["c", "d"])]
     with pytest.raises(ValueError, match=error):
-        scorer.map("feedback", function, items, [[texts, "b"]])
+        scorer.outcomes(task, [(item, [texts, "b"])])
 
 
 def test_a_call_has_a_limit_of_its_own(file, monkeypatch):
@@ -191,5 +191,5 @@ def test_a_call_has_a_limit_of_its_own(file, monkeypatch):
     monkeypatch.setattr(reward_runner, "LIMIT", 0.2)
     scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
     late = {"returns": "__import__('time').sleep(1)"}
-    with pytest.raises(ValueError, match=r"the reward did not answer within 0 s .*'x', 'y'"):
+    with pytest.raises(ValueError, match=r"the reward did not answer within 0 s\n.*'x', 'y'"):
         scorer([(late, ["x", "y"])])

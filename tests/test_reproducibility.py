@@ -3,10 +3,8 @@
 python -m pytest tests/test_reproducibility.py
 """
 
-import functools
 import shlex
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 from helpers import of_a_cpu, read_json, train_run
 from test_train import assert_same_run
@@ -25,8 +23,7 @@ def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
     """Neither the threads that call the reward nor the sandbox's workers; verdicts are not kept
     from one run to the next."""
     for count, workers in ((1, 1), (16, 3)):
-        pool = functools.partial(ThreadPoolExecutor, count)
-        monkeypatch.setattr(reward_runner, "ThreadPoolExecutor", pool)
+        monkeypatch.setattr(reward_runner, "THREADS", count)
         with Sandbox(workers=workers) as box:
             monkeypatch.setattr(teams, "box", box)
             flags = "--turns 2 --joint aligned --max-steps 1"

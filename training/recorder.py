@@ -25,15 +25,10 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from magrpo import MAGRPO
 from policies import processes
 from policies.loading import save_agent
-from training.held_out import episode, evaluate, played, sample_record, shown
+from training.held_out import episode, evaluate, sample_record, shown
 from training.metrics import measure, memory_gib
 from training.report import model_card
-from training.run_folder import (
-    CHECKPOINT,
-    json_line,
-    write_json,
-    write_whole,
-)
+from training.run_folder import CHECKPOINT, json_line, write_json, write_whole
 from training.terminal import NOTHING, SOLVED
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
@@ -132,22 +127,20 @@ class Recorder(L.Callback):
         # The measures before and after, and a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "example")}
         self.start = time.perf_counter()  # as if earlier processes of this run had ended just then
-        self.recorded = None  # steps whose metrics and samples are on disk. None: it has not begun
+        self.recorded = self.saved  # steps whose metrics and samples are on disk
         self.schemes = []  # names of the ways of dividing the work that were seen
-        self.evaluated = 0  # the step of the latest evaluation on dev
         self.flat = 0  # the latest steps in which no response had an advantage
 
     def state_dict(self):
         return {
             "summary": self.summary,
             "schemes": self.schemes,
-            "evaluated": self.evaluated,
             "seconds": time.perf_counter() - self.start,
         }
 
     def load_state_dict(self, state):
         self.start -= state.pop("seconds")
-        vars(self).update(state, recorded=0)
+        vars(self).update(state)
 
     def on_train_start(self, trainer, module):
         module.rollout.interruptible = Signals().end_rollouts
@@ -158,14 +151,12 @@ class Recorder(L.Callback):
             error = ValueError("items() has to return the same list in every process")
             error.everywhere = True
             raise error
-        self.saved = module.global_step
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
-        if self.recorded is None:
+        self.recorded = module.global_step
+        self.saved = module.global_step
+        if not self.summary["before"]:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", json.dumps(self.flags, indent=1))
-            self.save(trainer, module)
-        self.recorded = module.global_step
-        if self.evaluate_dev(trainer, module):  # an error or a signal came before that was done
             self.save(trainer, module)
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
@@ -173,29 +164,24 @@ class Recorder(L.Callback):
         step = done - 1
         metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
+        if self.is_due("eval_every", done):
+            measures, _ = self.evaluate(trainer, module, "dev")
+            metrics |= {f"dev/{name}": value for name, value in measures.items()}
         module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
         trainer.should_stop = done >= self.flags["max_steps"]
         if trainer.is_global_zero:
             self.append("metrics.jsonl", [{"step": step, **metrics}])
-            if step % self.flags["sample_every"] == 0:
+            if self.is_due("sample_every", step):
                 self.show_samples(trainer, module, step)
             self.tell(module.rollout.task, done, metrics)
         self.recorded = done  # from here on, an error or a signal saves the step
-        self.evaluate_dev(trainer, module)
-        if done % self.flags["save_every"] == 0 or trainer.should_stop:
+        if self.is_due("save_every", done) or trainer.should_stop:
             self.save(trainer, module)
 
-    def evaluate_dev(self, trainer, module) -> bool:
-        """Evaluate on the dev problems, if that is due. Return whether it was."""
-        done = module.global_step
-        every = self.flags["eval_every"]
-        if not every or done % every or done == self.evaluated:
-            return False
-        *_, logged = self.evaluate(trainer, module, "dev", "dev", done - 1)
-        if trainer.is_global_zero:
-            self.append("metrics.jsonl", [{"step": done - 1, **logged}])
-        self.evaluated = done
-        return True
+    def is_due(self, flag: str, step: int) -> bool:
+        """Return whether what a flag asks for every so many steps is due. 0: never."""
+        every = self.flags[flag]
+        return every > 0 and step % every == 0
 
     def tell(self, task, done: int, metrics: dict) -> None:
         """Print a step as a line. Warn after FLAT steps in a row that had nothing to learn from."""
@@ -205,7 +191,7 @@ class Recorder(L.Callback):
                 shown += f", {name.removeprefix('metric/')} {metrics[name]:.2f}"
         took = f"{metrics['seconds/step']:.1f} s"
         print(f"step {done} of {self.flags['max_steps']}: {shown} ({took})", flush=True)
-        self.flat = self.flat + 1 if metrics["groups_with_gradient"] == 0 else 0
+        self.flat = 0 if metrics["groups_with_gradient"] else self.flat + 1
         if self.flat == FLAT:
             advice = SOLVED if metrics["return"] >= 0.95 else NOTHING
             print(
@@ -229,18 +215,17 @@ class Recorder(L.Callback):
         if "test" not in self.held_out:
             return
         step = module.global_step
-        self.summary[when], nodes, _ = self.evaluate(trainer, module, "test", when, step)
+        measures, nodes = self.evaluate(trainer, module, "test")
+        for logger in trainer.loggers:  # the first process alone has one
+            logger.log_metrics({f"test/{name}": value for name, value in measures.items()}, step)
         *_, (node, _) = episode(nodes[0], 0)
+        self.summary[when] = measures
         self.summary["example"][when] = sample_record(step, node, 0)
 
-    def evaluate(self, trainer, module: MAGRPO, split: str, when: str, step: int):
-        """Evaluate and log it. Return the measures, the first greedy nodes, and what is logged."""
+    def evaluate(self, trainer, module: MAGRPO, split: str) -> tuple[dict, list]:
+        """Return the measures of a split's problems, and the first greedy nodes."""
         with trainer.precision_plugin.forward_context():  # the precision of training
-            measures, nodes = evaluate(module, self.held_out[split], f"held out, {when}")
-        logged = {f"{split}/{name}": value for name, value in measures.items()}
-        for logger in trainer.loggers:  # the first process alone has one
-            logger.log_metrics(logged, step)
-        return measures, nodes, logged
+            return evaluate(module, self.held_out[split], split)
 
     def shares(self, module) -> dict[str, float]:
         """Return the share of each scheme among the step's aligned joint responses.
@@ -250,7 +235,7 @@ class Recorder(L.Callback):
         counts = Counter()
         for node in itertools.chain(*module.turns):
             for sample in range(node.samples):
-                texts, _ = played(node, sample)
+                texts = node.texts([sample] * module.team.size)
                 counts[module.rollout.task.scheme(node.item, texts)] += 1
         del counts[None]  # without a scheme. A Counter may lack it
         self.schemes = sorted({*self.schemes, *counts})
@@ -263,9 +248,8 @@ class Recorder(L.Callback):
         Otherwise the run goes on from its last checkpoint and makes the same step again. If only
         one of several processes fails, the others do not come here to save with it.
         """
-        here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
-        unrecorded = self.recorded != module.global_step
-        if not here_alone and not unrecorded and self.saved < module.global_step:
+        together = trainer.world_size == 1 or getattr(exception, "everywhere", False)
+        if together and self.saved < self.recorded == module.global_step:
             self.save(trainer, module)
 
     def save(self, trainer, module) -> None:

@@ -3,17 +3,18 @@
 A reward, `advance` and `feedback` run in threads, several calls at once. Shared values need a lock.
 """
 
+import functools
 import itertools
 import math
-import threading
+import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from multiprocessing.pool import ThreadPool
 
 from rewards import total
 
 LIMIT = 300.0  # seconds until a function that does not answer ends the run
+THREADS = 16
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
-RUNNING: set[int] = set()  # the threads that are at work on a call
 Parts = dict[str, float]  # of a reward, by name
 
 
@@ -30,7 +31,6 @@ class Scorer:
         self.questions = getattr(reward, "questions", None)
         self.base = base
         self.chat = chat
-        self.pool = ThreadPoolExecutor()
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
         """Return the named parts of each (item, responses), in order.
@@ -60,49 +60,50 @@ class Scorer:
             answered.append((*call, [answers[question] for question in questions]))
         return answered
 
-    def map(self, name: str, function: Callable, items: list[dict], texts: list[list[str]]) -> list:
-        """Return function(item, texts) of each joint response, for `advance` and `feedback`."""
-        answers = self.run(name, function, list(zip(items, texts, strict=True)))
-        for answer, responses in zip(answers, texts, strict=True):
-            agents = len(responses)
-            if name == "feedback" and (isinstance(answer, str) or len(answer) != agents):
-                raise ValueError(f"feedback has to return {agents} texts, not {answer!r:.60}")
-        return answers
+    def outcomes(self, task, calls: list[tuple]) -> list[tuple[dict | None, list[str]]]:
+        """Return the next item and the feedback that a task has for each (item, texts)."""
+        return self.run("the task", functools.partial(_outcome, task), calls)
 
     def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
-        """Return function(item, texts, ...) of each call. An error's note has what was given."""
-        futures: list[Future] = []
+        """Return function(item, texts, ...) of each call. An error's note has what was given.
+
+        A call that hangs does not keep the process: the pool's threads end with it. After an error
+        the calls that have not begun are not made.
+        """
         answers = []
-        try:
-            for call in calls:
-                futures.append(self.pool.submit(_noted, function, call))
-            for future, (item, texts, *_) in zip(futures, calls, strict=True):
-                for _ in range(int(LIMIT)):
-                    if wait([future], timeout=1).done:  # a signal is handled each second
-                        break
+        with ThreadPool(THREADS) as pool:
+            results = pool.imap(functools.partial(_answer, function), calls)
+            for item, texts, *_ in calls:
                 try:
-                    answers.append(future.result(timeout=0))
+                    answers.append(results.next(LIMIT))
                 except Exception as error:
-                    given = f"({name}, for item {item!r} and responses {texts!r})"
-                    if not future.done():
-                        late = f"{name} did not answer within {LIMIT:.0f} s"
-                        raise ValueError(f"{late} {given}") from None
-                    error.add_note(given)
-                    raise
-        finally:  # an error or a signal does not wait for the calls that have not begun
-            for future in futures:
-                future.cancel()
+                    if isinstance(error, multiprocessing.TimeoutError):
+                        error = ValueError(f"{name} did not answer within {LIMIT:.0f} s")
+                    error.add_note(f"({name}, for item {item!r} and responses {texts!r})")
+                    raise error  # noqa: B904
         return answers
 
 
-def _noted(function: Callable, call: tuple):
-    """Return function(*call). This thread is in RUNNING until then."""
-    thread = threading.get_ident()
-    RUNNING.add(thread)
+def _outcome(task, item: dict, texts: list[str]) -> tuple[dict | None, list[str]]:
+    """Return the next item and the feedback.
+
+    At the end of an episode (None) nobody would read the feedback, which may be costly.
+    """
+    next_item = task.advance(item, texts)
+    if next_item is None:
+        return None, []
+    feedback = task.feedback(item, texts)
+    if isinstance(feedback, str) or len(feedback) != len(texts):
+        raise ValueError(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
+    return next_item, feedback
+
+
+def _answer(function: Callable, call: tuple):
+    """Return function(*call). It cannot end the program."""
     try:
         return function(*call)
-    finally:
-        RUNNING.discard(thread)
+    except SystemExit as error:
+        raise RuntimeError(f"it called sys.exit({error})") from error
 
 
 def _parts(value, maximum: float, item: dict, texts: list[str]) -> Parts:

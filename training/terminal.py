@@ -1,15 +1,12 @@
 """Keep the terminal of both programs quiet, and end them with one line."""
 
-import contextlib
 import logging
 import os
 import signal
 import sys
-import time
 import traceback
 import warnings
 
-from training import reward_runner
 from training.flags import Parser
 
 # What to try where nothing can be learned: no response has an advantage.
@@ -72,17 +69,6 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def leave(status: int) -> None:
-    """End the process, even while a user's function hangs. Python would wait for its thread."""
-    if reward_runner.RUNNING:
-        time.sleep(1)  # most calls end by then
-    if reward_runner.RUNNING:
-        with contextlib.suppress(OSError):  # its reader may have gone
-            sys.stdout.flush()
-        os._exit(status)
-    sys.exit(status)
-
-
 def is_mistake(error: Exception) -> bool:
     """Return whether an error is a user's mistake that our code found, rather than a fault.
 
@@ -91,20 +77,16 @@ def is_mistake(error: Exception) -> bool:
     modules = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)]
     if any(name.endswith(".py") for name in modules):  # a plug-in is named by its path
         return False
-    found = isinstance(error, FOUND) and modules[-1].partition(".")[0] in OURS
-    return found or isinstance(error, OSError)
+    is_ours = modules[-1].partition(".")[0] in OURS
+    return isinstance(error, OSError) or (is_ours and isinstance(error, FOUND))
 
 
 def fail(top: Parser, error: Exception) -> None:
     """End a program with a user's mistake in one line, or with the traceback of any other error."""
-    if isinstance(error, BrokenPipeError):
-        drop_output()
     if not is_mistake(error):
         traceback.print_exception(error)
-        leave(1)
+        sys.exit(1)
     notes = getattr(error, "__notes__", [])
     if isinstance(error, ModuleNotFoundError):  # of a package that few runs need
         notes = [*notes, f"(pip install {error.name})"]
-    with contextlib.suppress(SystemExit):
-        top.error(" ".join([str(error), *notes]))
-    leave(2)
+    top.error(" ".join([str(error), *notes]))
