@@ -12,8 +12,8 @@ It leaves out what train.py and magrpo.py add:
 - several processes, a batch that exceeds the memory, a sampling server
 """
 
-import numpy as np
 import torch
+from numpy.random import default_rng
 
 from policies.logprobs import Row
 from policies.model_names import EMBEDDED, TeamOptions
@@ -36,13 +36,13 @@ SAMPLING = Sampling(1.0, 0, 1.0, TOKENS)  # temperature 1, no top-k, no top-p
 def cross_table(item, first, second):
     """Return the reward of every pair of responses, (G, G): agent 0's by agent 1's."""
     rewards = [[total(code(item, [a.text, b.text]), 2) for b in second] for a in first]
-    return torch.tensor(rewards, dtype=torch.float64)
+    return torch.DoubleTensor(rewards)
 
 
 def add_gradients(rows, logps, mask):
     """Add the gradient of the loss: minus the batch's mean of A log pi. logps, mask: (R, T)."""
     coef = torch.tensor([row.coef for row in rows])
-    (-coef * (logps * mask).sum(1)).sum().backward()
+    (-coef @ (logps * mask).sum(1)).backward()
 
 
 def train():
@@ -52,38 +52,37 @@ def train():
     accelerate(team.bases)
     codec = team.bases[0].codec
     task = Coop()
-    items = task.items("train")
-    order = np.random.default_rng((SEED, 2, 0)).permutation(len(items))
+    items = default_rng((SEED, 2, 0)).permutation(task.items("train"))
     groups = [{"params": team.parameters_of(agent)} for agent in AGENTS]
     optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99), fused=True)
     for step in range(STEPS):
-        optimism = max(1 - step / (STEPS / 2), 0)
+        optimism = max(1 - 2 * step / STEPS, 0)
         rows = []
         earned = 0.0
         for number in range(BATCH):
             # Sample. Each agent sees its own prompt alone.
-            item = items[order[step * BATCH + number]]
+            item = items[step * BATCH + number]
             prompts = [codec.encode(task.observe(i, item, []), False, 2048) for i in AGENTS]
-            uniforms = np.random.default_rng((SEED, 0, step, number)).random((2, G, TOKENS))
+            uniforms = default_rng((SEED, 0, step, number)).random((2, G, TOKENS))
             responses = team.sample([*enumerate(prompts)], torch.from_numpy(uniforms), SAMPLING)
             # Score. A response returns the mean over its pairs, and at first their maximum.
             rewards = cross_table(item, *responses)
-            earned += float(rewards.mean()) / BATCH
+            earned += rewards.mean()
             for agent, table in enumerate((rewards, rewards.T)):
                 mean = table.mean(1)
                 returns = mean + optimism * (table.amax(1) - mean)
                 advantages = (returns - returns.mean()).tolist()
-                for response, advantage in zip(responses[agent], advantages, strict=True):
+                for g, advantage in enumerate(advantages):
                     if abs(advantage) > 1e-9:  # the others teach nothing
-                        coef = (advantage, 1 / BATCH / G)
-                        rows.append(Row(agent, prompts[agent], response.tokens, *coef))
+                        tokens = responses[agent][g].tokens
+                        rows.append(Row(agent, prompts[agent], tokens, advantage, 1 / BATCH / G))
         optimizer.zero_grad()
         team.score(rows, SAMPLING, add_gradients)
         for group in optimizer.param_groups:
             torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
             group["lr"] = RATE * (1 - 0.9 * (step / STEPS))
         optimizer.step()
-        print(f"step {step + 1}: reward {earned:.3f} of 4")
+        print(f"step {step + 1}: reward {earned / BATCH:.3f} of 4")
     return team
 
 
