@@ -358,28 +358,22 @@ class Rollout:
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Let the agents who speak answer their own prompts, decoded together over all nodes."""
         size = self.team.size
-        asked = []  # (agent, item, token ids of its prompt)
+        asked = []  # (agent, token ids of its prompt)
+        begun = []  # the given beginnings of the answers
         uniforms = []  # random numbers in [0, 1) that decide the tokens
         for node in nodes:
             if not node.prompts:  # it is of the first turn
                 self.observe(node)
             speakers = [agent for agent, prompt in enumerate(node.prompts) if prompt]
-            asked += [(agent, node.item, node.prompts[agent]) for agent in speakers]
+            asked += [(agent, node.prompts[agent]) for agent in speakers]
+            begun += [self.task.begin(agent, node.item) for agent in speakers]
             shape = (size, node.samples, sampling.max_new_tokens)
             uniforms.append(generator(*node.key).random(shape)[speakers])
         uniforms = torch.from_numpy(np.concatenate(uniforms))
-        answers = iter(self.answers(asked, uniforms, sampling))
+        answers = iter(self.team.sample(asked, uniforms, sampling, begun))
         for node in nodes:
             silence = [SILENCE] * node.samples
             node.responses = [next(answers) if prompt else silence for prompt in node.prompts]
-
-    def answers(
-        self, asked: list[tuple[int, dict, tuple]], uniforms: Tensor, sampling: Sampling
-    ) -> list[list[Response]]:
-        """Return S responses to each (agent, item, prompt). A text has its given beginning."""
-        prompts = [(agent, prompt) for agent, _, prompt in asked]
-        begun = [self.task.begin(agent, item) for agent, item, _ in asked]
-        return self.team.sample(prompts, uniforms, sampling, begun)
 
     def score_joints(self, nodes: list[Node], joints: float) -> None:
         """Score joint responses of every node, so that each response is in as many of them.
@@ -571,7 +565,7 @@ class MAGRPO(L.LightningModule):
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step
-        self.skipped: set[int] = set()  # steps whose gradients were not finite
+        self.skipped = 0  # latest steps in a row whose gradients were not finite
 
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
@@ -690,7 +684,9 @@ class MAGRPO(L.LightningModule):
         limit = options.grad_clip or math.inf
         processes.sum_gradients(list(itertools.chain(*groups)))
         norms = [float(nn.utils.clip_grad_norm_(group, limit)) for group in groups]
-        if not all(map(math.isfinite, norms)):
+        if all(map(math.isfinite, norms)):
+            self.skipped = 0
+        else:
             self.skip(norms)
         optimizer.step()
         norm_of = dict(zip(self.team.policies(), norms, strict=True))
@@ -698,11 +694,10 @@ class MAGRPO(L.LightningModule):
 
     def skip(self, norms: list[float]) -> None:
         """Drop the gradients, so that the step counts and changes nothing."""
-        self.skipped.add(self.global_step)
-        message = f"gradient norms {norms} at step {self.global_step}"
-        if {*range(self.global_step - 2, self.global_step)} <= self.skipped:
-            raise FloatingPointError(f"{message}: the third step in a row that cannot be taken")
-        print(f"warning: {message}: it is skipped", file=sys.stderr)
+        self.skipped += 1
+        if self.skipped == 3:
+            raise FloatingPointError(f"gradient norms {norms}: the third step in a row")
+        print(f"warning: gradient norms {norms}: the step is skipped", file=sys.stderr)
         self.optimizers().zero_grad()
 
     def set_gradients(self, rows: list[Row]) -> None:

@@ -43,7 +43,7 @@ TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 # With --resume these may change: no step made so far depends on them, except one in which an
 # episode ended at --max-prompt-tokens.
 MAY_CHANGE = {"max_steps", "max_prompt_tokens"}
-ASIDE = {"run", "resume", "device", "dry_run"}  # these say nothing of a run
+ASIDE = {"resume", "device", "dry_run"}  # these say nothing of a run
 HEADINGS = {  # of --help, by their first flag
     "task": "problem",
     "model": "team",
@@ -167,11 +167,7 @@ class Args:
         "folder of the run: a name in runs/, or a path with a / (the task's name and a number)",
     )
     resume: str | None = optional("run to continue, with its own flags; runs its plug-in code")
-    seed: int = flag(
-        0,
-        "seed of every random draw",
-        at_least(int, 0, 2**63 - 1),
-    )
+    seed: int = flag(0, "seed of every random draw", SIZE)
     eval_every: int = flag(0, "number of steps between evaluations on dev problems; 0: none", SIZE)
     eval_limit: int | None = flag(
         100,
@@ -254,20 +250,20 @@ def parse(argv: list[str]) -> Args:
     """
     top = parser()
     args = Args(**vars(top.parse_args(argv)))
+    directory = None
     if args.resume:
         directory = run_folder.find_run(args.resume)
         top.set_defaults(**recorded_flags(directory))
         args = Args(**vars(top.parse_args(argv)))
-        args.resume = str(directory)
-        resolve(args)
-        check_same(args, directory, MAY_CHANGE)
-        return args
-    resolve(args)
-    if args.run and run_folder.is_run(run_folder.run_path(args.run)):
+        may_change = MAY_CHANGE
+    elif args.run and run_folder.is_run(run_folder.run_path(args.run)):
         directory = run_folder.run_path(args.run)
-        if args.init:
+        may_change = {"run"}  # its folder has several names
+    resolve(args)
+    if directory:
+        if args.init and not args.resume:
             args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
-        check_same(args, directory, set())
+        check_same(args, directory, may_change)
         args.resume = str(directory)
     return args
 
@@ -280,11 +276,11 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
     recorded = recorded_flags(directory)
     if args.engine and recorded.get("engine"):
         recorded["engine"] = args.engine  # a server may have moved
+    if args.bits is None:
+        args.bits = recorded["bits"]
     for name, value in recorded.items():
         given = getattr(args, name)
-        if name == "bits" and given is None:
-            setattr(args, name, value)
-        elif given != value and name not in ASIDE | may_change:
+        if given != value and name not in ASIDE | may_change:
             raise ValueError(
                 f"{directory} has another --{name.replace('_', '-')} ({value}, and not {given}): "
                 "it goes on with its own flags, and --resume changes only "
@@ -326,10 +322,10 @@ def prepare(args: Args):
     if args.init and not args.resume:
         args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
     splits = {split: task.items(split) for split in ("train", "dev", "test")}
-    if not splits["train"] or (args.eval_limit is not None and not splits["test"]):
-        raise ValueError(f"task {args.task!r} has no items to train or to test on")
-    if args.eval_every and not splits["dev"]:
-        raise ValueError("--eval-every: there are no problems of dev to play")
+    needed = {"train": True, "test": args.eval_limit is not None, "dev": args.eval_every}
+    for split, items in splits.items():
+        if needed[split] and not items:
+            raise ValueError(f"task {args.task!r} has no items of {split}")
     return task, reward, splits
 
 
@@ -392,6 +388,8 @@ def module_of(team, task, scorer, problems: list[dict], args: Args):
 
 def train(args: Args) -> None:
     first = is_first(args.processes)
+    if not first:
+        sys.stdout = None  # the first process says it
     started = int(os.environ.get("WORLD_SIZE") or args.processes)
     if started != args.processes:
         raise ValueError(
@@ -399,8 +397,7 @@ def train(args: Args) -> None:
         )
     directory = Path(args.resume) if args.resume else None
     if directory and run_folder.read_summary(directory).get("steps") == args.max_steps:
-        if first:
-            print(f"{directory} is finished: {args.max_steps} steps")
+        print(f"{directory} is finished: {args.max_steps} steps")
         return
     with contextlib.ExitStack() as held:
         if first and directory:
@@ -408,15 +405,13 @@ def train(args: Args) -> None:
         elif first and args.run:
             run_folder.check_place(args.run)
         prepared = prepare(args)
-        if first:
-            print("loading libraries and models ...", flush=True)
+        print("loading libraries and models ...", flush=True)
         quiet()
         from training.recorder import Recorder
         from training.report import describe, dry_run, report
 
         module, held_out = build(args, prepared)
-        if first:
-            print(describe(module, held_out, args.task, args.init, args.processes), flush=True)
+        print(describe(module, held_out, args.task, args.init, args.processes), flush=True)
         if args.dry_run:
             return dry_run(module)
         *_, splits = prepared
@@ -424,17 +419,17 @@ def train(args: Args) -> None:
             directory if first else None, args, splits, module.rollout.reward
         )
         done = 0
-        if first and directory:
-            done = run_folder.cut_back(directory, args.max_steps)
-        elif first:
-            directory = run_folder.new_directory(args.run, args.task)
-            held.enter_context(run_folder.lock_run_folder(directory))
         if first:
+            if directory:
+                done = run_folder.cut_back(directory, args.max_steps)
+            else:
+                directory = run_folder.new_directory(args.run, args.task)
+                held.enter_context(run_folder.lock_run_folder(directory))
             run_folder.write_json(directory / "args.json", record)
             print(f"writes:  {directory}", flush=True)
         fit(module, Recorder(directory, held_out, record, done), args)
     if first:
-        print(report(directory, module.rollout.reward.maximum))
+        print(report(directory))
 
 
 def fit(module, recorder, args: Args) -> None:
@@ -466,31 +461,21 @@ def fit(module, recorder, args: Args) -> None:
     try:
         trainer.fit(module, ckpt_path=run_folder.checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
-        if trainer.is_global_zero:
-            command = run_folder.resume_command(recorder.directory)
-            print(
-                f"\nstopped by {signalled} at step {trainer.global_step}. "
-                f"Go on from step {recorder.saved} with:\n  {command}"
-            )
+        print(f"\nstopped by {signalled} at step {trainer.global_step}. {recorder.last_save()}")
         sys.exit(130)
     except Exception as error:
-        if recorder.directory:  # the other processes do not know it before they meet the first
-            command = run_folder.resume_command(recorder.directory)
-            saved = f"the last checkpoint is of step {recorder.saved}"
-            error.add_note(f"({saved}; mend it and go on: {command})")
+        if getattr(error, "everywhere", False) and not trainer.is_global_zero:
+            sys.exit(2)  # the first process says it
+        error.add_note(recorder.last_save())
         raise
 
 
 def main(argv: list[str]) -> None:
-    processes = 1
     try:
         args = parse(argv)
-        processes = args.processes
         os.environ[DEVICE] = args.device or ""
         train(args)
     except Exception as error:
-        if getattr(error, "everywhere", False) and not is_first(processes):
-            sys.exit(2)  # the first process says it
         fail(parser(), error)
 
 

@@ -43,14 +43,12 @@ def keep_up(names: list[str]) -> None:
 def read_run(directory: Path) -> dict:
     """Return what the page shows of a run."""
     summary = run_folder.read_summary(directory)
-    path = directory / "samples.jsonl"
-    samples = run_folder.read_records(path)
+    samples = run_folder.read_records(directory / "samples.jsonl")
     examples = [dict(example) for example in summary.get("example", {}).values()]
     prompts = {}  # each list of prompts once: the samples of a group share it
-    with run_folder.reading(path):
-        for record in [*samples, *examples]:
-            asked = tuple(record["prompts"])
-            record["prompts"] = prompts.setdefault(asked, len(prompts))
+    for record in [*samples, *examples]:
+        asked = tuple(record["prompts"])
+        record["prompts"] = prompts.setdefault(asked, len(prompts))
     return {
         "name": str(directory),
         "record": run_folder.read_args(directory),

@@ -71,16 +71,18 @@ class Sequential(Rollout):
         for agent in range(self.team.size):
             speaking = [node for node in nodes if node.prompts[agent]]
             asked = []
+            begun = []
             uniforms = []
             for node in speaking:
                 shape = (self.team.size, node.samples, sampling.max_new_tokens)
                 uniforms.append(generator(*node.key).random(shape)[agent])
                 for sample in range(node.samples):
                     prompt = below(shown(node, sample, range(agent)), node.observations[agent])
-                    asked.append((agent, node.item, self.encode(agent, node.item, prompt)))
+                    asked.append((agent, self.encode(agent, node.item, prompt)))
+                    begun.append(self.task.begin(agent, node.item))
             if asked:
                 numbers = torch.from_numpy(np.concatenate(uniforms))[:, None]
-                answers = iter(self.answers(asked, numbers, sampling))
+                answers = iter(self.team.sample(asked, numbers, sampling, begun))
                 for node in speaking:
                     node.responses[agent] = [next(answers)[0] for _ in range(node.samples)]
 
@@ -208,10 +210,7 @@ class Player:
         self, name: str, rollout: Rollout, items: list[dict], seed: int, samples: int
     ) -> list[dict]:
         """Return a record per problem and joint response. samples 0: one greedy response."""
-        way = "sampled" if samples else "greedy"
-        sampling = self.sampling if samples else self.sampling.greedy()
-        with progress(f"{name}, {way}", len(items)) as bar:
-            turns = play(rollout, items, seed, max(samples, 1), sampling, bar)
+        turns = play(rollout, items, seed, samples, self.sampling, name)
         records = []
         for number, root in enumerate(turns[0]):
             for sample in range(root.samples):
@@ -267,8 +266,7 @@ def load_agents(team: Team, directory: Path) -> None:
     if not run_folder.read_summary(directory):
         print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)
     for agent in team.policies():
-        path = run_folder.agent_folder(directory, agent, record["args"])
-        load_agent(team.base_of[agent], agent, path)
+        load_agent(team.base_of[agent], agent, directory / "agents" / str(agent))
     team.set_date(record["date"])
 
 

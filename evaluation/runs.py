@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pandas
 
-from training.flags import meant
 from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
 
 OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
@@ -133,7 +132,7 @@ def group_runs(rows: pandas.DataFrame, by: list[str] | None) -> list[str]:
 def check(flag: str, names: list[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
-            raise ValueError(f"{flag} {name}: no run has it{meant(name, known)}")
+            raise ValueError(f"{flag} {name}: no run has it")
 
 
 def notes(rows: pandas.DataFrame, columns: list[str]) -> list[str]:

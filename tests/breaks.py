@@ -296,7 +296,7 @@ BREAKS = (  # file, old text, new text, test
     ),
     (
         "training/metrics.py",
-        "if i not in module.algorithm.freeze",
+        " and agent not in module.algorithm.freeze",
         "",
         "test_learners.py::test_a_group_teaches_where_a_response_of_one_who_learns_has_an_advantage",
     ),

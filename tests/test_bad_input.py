@@ -52,9 +52,9 @@ def refused(tmp_path, monkeypatch, capsys):
 # --- flags ----------------------------------------------------------------------------------------
 
 FLAGS = {
-    "--max-step 3": "--max-step 3 (did you mean --max-steps?)",
-    "--task humanevl": "unknown task 'humanevl' (did you mean humaneval?); known: ",
-    "--task mine.py:Tusk": "mine.py has no task Tusk (did you mean Task?)",
+    "--max-step 3": "unrecognized arguments: --max-step 3",
+    "--task humanevl": "unknown task 'humanevl'; known: ",
+    "--task mine.py:Tusk": "mine.py has no task Tusk",
     "--task nowhere.py:Task": "cannot load the task 'nowhere.py:Task'",
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--joint crossed": "--joint: 'crossed' is not: int in [1, inf], aligned, cross",
@@ -65,8 +65,9 @@ FLAGS = {
     "@twice.args": "--model is given twice",
     "--freeze 2": "--freeze: the agents are 0 to 1",
     "--freeze 0 1": "one has to learn",
-    "--init nowhere": "--init nowhere: no run (no nowhere/args.json) and no agent",
-    "--temperature 0": "--temperature 0 is greedy",
+    "--init nowhere": "--init nowhere: there is no run and no agent",
+    "--run=": "argument --run: the value is empty",
+    "--reward=": "argument --reward: the value is empty",
     "--num-generations 1": "--num-generations 1 trains nothing",
     "--lora-rank 0 --bits 4": "--lora-rank 0 trains all weights: not with",
     "--lora-rank 0 --engine http://a": "--lora-rank 0 trains all weights: not with",
@@ -172,11 +173,11 @@ reward.maximum = 1.0
 PLUGINS = [  # what is replaced, by what, what is named
     ('reward = "FILE:reward"', "", "names no reward of its own"),
     ("FILE:reward", "policies.reward", "policies has no reward reward"),
-    ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
+    ('return [{"task_id": split}]', "return []", "has no items of train"),
     (
         ": return",
         ": return [] if split == 'dev' else",
-        "--eval-every: there are no problems of dev",
+        "has no items of dev",
     ),
     (
         'item["task_id"]',
@@ -290,10 +291,7 @@ def text(name: str, content: str):
     return lambda run: (run / name).write_text(content)
 
 
-CHECKPOINT = "checkpoints/last.ckpt"
 RUNS = [
-    (text("args.json", "{"), "run/args.json is damaged"),
-    (lambda r: cut(r / CHECKPOINT), "last.ckpt is damaged"),
     (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl, line 1: not one JSON object"),
     (other_base, "is not what run was trained on"),
     (lambda r: edit_json(r / "args.json", items={"train": ""}), "items of train are not those"),
@@ -305,6 +303,10 @@ RUNS = [
 def test_resumed_runs(spoil, named, run, refused):
     spoil(run)
     assert named in refused("--resume run --max-steps 3")
+
+
+def test_a_run_cannot_go_on_as_another(run, refused):
+    assert "run has another --run (" in refused("--resume run --run other")
 
 
 def test_a_run_cannot_go_back(run, refused):
@@ -326,7 +328,7 @@ EVAL = {
     "--run run --method trainde": "--method trainde: what applies here is trained, naive",
     "--method trained": "what applies here is naive",
     "--json no/x": "argument --json: no/x: no file can be written there",
-    "compare run --metric metric/pas": "metric/pas: no run has it (did you mean after/metric",
+    "compare run --metric metric/pas": "metric/pas: no run has it",
     "compare run --by sed": "--by sed: no run has it",
     "compare run run2": "run2 has the seed of another run of its group",
     "--greedy --num-samples 2": "argument --num-samples: not allowed with argument --greedy",

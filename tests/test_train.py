@@ -169,7 +169,7 @@ def test_a_run_writes_what_it_promises(trained, tmp_path):
     both = (summary[when]["return"] for when in ("before", "after"))
     assert "was {:.3f} before and\n{:.3f} after".format(*both) in card
     moved = shutil.copytree(trained, tmp_path / "my run")
-    told = report(moved, 4.0)
+    told = report(moved)
     for line in (f"--run '{moved}'", f"train.py --resume '{moved}' --max", f"page '{moved}'"):
         assert line in told
     assert "max_steps: 2\n" in (moved / "hparams.yaml").read_text()

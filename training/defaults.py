@@ -29,9 +29,7 @@ def resolve(args) -> None:
     args.task_arg = args.task_arg or {}
     args.freeze = sorted(set(args.freeze or ()))
     if args.joint is None:
-        args.joint = "cross"
-        if args.num_agents > 2:
-            args.joint = min(JOINTS, args.num_generations ** (args.num_agents - 1))
+        args.joint = JOINTS if args.num_agents > 2 else "cross"
     if args.optimism is None:  # it trusts partners who learn
         learning = args.num_agents - len(args.freeze)
         args.optimism = float(learning >= 2 and args.joint not in (1, "aligned"))

@@ -3,19 +3,12 @@
 import argparse
 import contextlib
 import dataclasses
-import difflib
 import json
 import math
 import shlex
 from typing import Any, TypeVar
 
 Options = TypeVar("Options", bound=Any)
-
-
-def meant(name: str, known) -> str:
-    """Return a hint at the known name that is close to this one, or ""."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def named(known) -> str:
@@ -66,7 +59,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors, hints at what was meant, and flag files with comments.
+    """argparse with one-line errors and flag files with comments. No flag takes an empty text.
 
     The program's docstring is its help: the first paragraph above the flags, the rest below them.
     """
@@ -82,6 +75,7 @@ class Parser(argparse.ArgumentParser):
             fromfile_prefix_chars="@",
             allow_abbrev=False,
         )
+        self.register("type", None, not_empty)
 
     def add_fields(self, flags: type, headings: dict[str, str]) -> None:
         """Add a flag for every field of a dataclass, in order. headings: by their first flag."""
@@ -96,14 +90,6 @@ class Parser(argparse.ArgumentParser):
 
     def convert_arg_line_to_args(self, line):
         return shlex.split(line, comments=True)
-
-    def parse_args(self, args=None, namespace=None):
-        parsed, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            flag = unknown[0].partition("=")[0]
-            hint = meant(flag, self._option_string_actions) + " (--help lists the flags)"
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return parsed
 
     def _read_args_from_files(self, strings):
         """Refuse a flag of several values that one place gives twice.
@@ -134,6 +120,13 @@ class Assignments(argparse.Action):
             with contextlib.suppress(ValueError):
                 values[name] = json.loads(text)
         setattr(namespace, self.dest, values)
+
+
+def not_empty(text: str) -> str:
+    """Return the text. As an argparse type it refuses "", which a shell makes of an unset name."""
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty")
+    return text
 
 
 def at_least(number, low, high=math.inf, words=()):
@@ -180,8 +173,6 @@ def conflict(args) -> str:
         return "--num-generations 1 trains nothing: give 2 or more, or --advantage none"
     if args.kl_coef and (args.top_p < 1 or args.top_k):
         return "--kl-coef is of whole distributions: not with --top-p or --top-k"
-    if args.temperature == 0:
-        return "--temperature 0 is greedy: all samples of a group would be the same"
     bases = len({*args.model})
     if len(args.engine or []) not in (0, bases):
         return f"--engine: give one URL for each of {bases} base(s)"

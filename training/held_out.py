@@ -3,7 +3,6 @@
 import itertools
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterator
 
 import torch
@@ -13,35 +12,33 @@ from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
 from policies.codec import as_text
 from policies.sampling import Sampling
-from rewards import logged, total
-from training.metrics import problem_returns
+from rewards import total
+from training.metrics import mean_parts, problem_returns
 
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
 def play(
-    rollout: Rollout,
-    items: list[dict],
-    seed: int,
-    samples: int,
-    sampling: Sampling,
-    bar: tqdm,
+    rollout: Rollout, items: list[dict], seed: int, samples: int, sampling: Sampling, title: str
 ) -> list[list[Node]]:
-    """Return the nodes of each turn of all items, played a few items at a time.
+    """Return the nodes of each turn of all items. samples 0: one greedy response.
 
     Held-out problems are played without the tree: one joint response opens one next turn. The
     random numbers depend only on the seed and the problem's number. So two teams get the same ones.
     """
     turns = []
-    lines = Play(samples, joints=1, chain=True)
+    way = "sampled" if samples else "greedy"
+    if not samples:
+        sampling = sampling.greedy()
+    lines = Play(max(samples, 1), joints=1, chain=True)
     # A CPU plays as many problems at once as its caches hold.
     step = (100 if torch.cuda.is_available() else 10) * processes.place()[1]
-    for start in range(0, len(items), step):
-        part = items[start : start + step]
-        key = (seed, EVAL, 0, start)
-        played_turns = processes.play(rollout, part, key, sampling, lines)
-        turns = [a + b for a, b in itertools.zip_longest(turns, played_turns, fillvalue=[])]
-        bar.update(len(part))
+    with progress(f"{title}, {way}", len(items)) as bar:
+        for start in range(0, len(items), step):
+            part = items[start : start + step]
+            played_turns = processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines)
+            turns = [a + b for a, b in itertools.zip_longest(turns, played_turns, fillvalue=[])]
+            bar.update(len(part))
     return turns
 
 
@@ -57,14 +54,8 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
     Returns the measures, and the first nodes of the greedy rollout.
     """
     measures = {}
-    seed = module.algorithm.seed
-    passes = (
-        ("sampled", "", EVAL_SAMPLES, module.sampling),
-        ("greedy", "greedy/", 1, module.sampling.greedy()),
-    )
-    for way, prefix, samples, sampling in passes:
-        with progress(f"{title}, {way}", len(items)) as bar:
-            turns = play(module.rollout, items, seed, samples, sampling, bar)
+    for prefix, samples in (("", EVAL_SAMPLES), ("greedy/", 0)):
+        turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling, title)
         returns = problem_returns(turns, module.rollout)
         deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
         measures[f"{prefix}return"] = statistics.fmean(returns)
@@ -77,18 +68,16 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
 
 
 def end_parts(root: Node) -> dict[str, float]:
-    """Return the mean of each part of the reward, as logged, over the ends of a problem's episodes.
+    """Return the mean of each part of the reward over the ends of a problem's episodes.
 
-    A part that the end of an episode lacks counts as 0. So does every part of an episode that ends
-    unscored: it counts as 0 in the return as well. A measure of several problems is the mean of
-    theirs. This holds for training's held-out evaluation and for eval.py's tables.
+    An episode that ends unscored counts as 0, as in the return. A measure of several problems is
+    the mean of theirs. This holds for training's held-out evaluation and for eval.py's tables.
     """
-    sums: dict[str, float] = defaultdict(float)
+    ends = []
     for sample in range(root.samples):
         *_, (node, number) = episode(root, sample)
-        for name, value in played(node, number)[1].items():
-            sums[logged(name)] += value
-    return {name: value / root.samples for name, value in sums.items()}
+        ends.append(played(node, number)[1])
+    return mean_parts(ends)
 
 
 def episode(root: Node, sample: int) -> Iterator[tuple[Node, int]]:

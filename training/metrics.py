@@ -22,9 +22,10 @@ KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
 def measure(module) -> Measures:
     """Return the metrics of the step that `module` has just made."""
     nodes = list(itertools.chain(*module.turns))
+    scores = itertools.chain(*(node.parts for node in nodes))
     spreads = reward_spreads(module)
     metrics: dict = {"return": np.mean(problem_returns(module.turns, module.rollout))}
-    metrics |= mean_parts(itertools.chain(*(node.parts for node in nodes)))
+    metrics |= mean_parts(list(filter(None, scores)))
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
     metrics["groups_with_gradient"] = learning_share(module)
@@ -32,8 +33,7 @@ def measure(module) -> Measures:
         rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
         metrics[f"turn_{turn}/reward"] = np.mean(rewards)
     if module.rollout.episode.turns > 1:
-        metrics["mean_turns"] = mean_turns(module.turns)
-        metrics["too_long"] = too_long(nodes)
+        metrics |= lengths(module.turns)
     # A full copy leaves no base to compare with, and KL is of distributions without truncation.
     truncated = module.sampling.top_p < 1 or module.sampling.top_k
     if module.team.options.lora_rank and not truncated:
@@ -42,7 +42,7 @@ def measure(module) -> Measures:
         metrics[f"grad_norm/{agent}"] = module.norms[agent]
         metrics |= completions(nodes, agent)
     metrics |= logp_differences(module)
-    metrics["skipped"] = len(module.skipped)
+    metrics["skipped"] = module.skipped > 0
     rates = {f"lr/{agent}": rate for agent, rate in enumerate(module.learning_rates)}
     metrics |= rates if len(set(rates.values())) > 1 else {"lr": rates["lr/0"]}
     seconds = module.rollout.seconds
@@ -54,8 +54,10 @@ def measure(module) -> Measures:
 
 def completions(nodes: list, agent: int) -> Measures:
     """Return the measures of an agent's responses, {} where it did not speak."""
-    spoken = [node.responses[agent] for node in nodes if node.prompts[agent]]
-    responses = [*itertools.chain(*spoken)]
+    responses = []
+    for node in nodes:
+        if node.prompts[agent]:
+            responses += node.responses[agent]
     if not responses:
         return {}
     tokens = sum(len(response.tokens) for response in responses)
@@ -100,33 +102,28 @@ def learning_share(module) -> float:
 
     The advantages of an agent that did not speak are of no response.
     """
-    learners = [i for i in range(module.team.size) if i not in module.algorithm.freeze]
     learning = []
     for group in module.groups():
         advantages = []
-        for node in group:
-            advantages += [node.advantages[agent] for agent in learners if node.prompts[agent]]
+        for node, agent in itertools.product(group, range(module.team.size)):
+            if node.prompts[agent] and agent not in module.algorithm.freeze:
+                advantages.append(node.advantages[agent])
         learning.append(any(map(torch.any, advantages)))
     return float(np.mean(learning))
 
 
-def mean_turns(turns: list[list]) -> float:
-    """Return the mean number of turns of an episode."""
-    mean = 0.0
+def lengths(turns: list[list]) -> Measures:
+    """Return an episode's mean number of turns, and how many ended as a prompt did not fit."""
+    mean_turns = 0.0
+    too_long = 0
     possible = len(turns[0])  # joint responses at a turn, if no episode had ended
     for nodes in turns:
         possible *= nodes[0].samples
-        mean += sum(node.samples for node in nodes) / possible
-    return mean
-
-
-def too_long(nodes: list) -> int:
-    """Return how many episodes ended because the prompts of their next turn did not fit."""
-    count = 0
-    for node in nodes:
-        for item, child in zip(node.next_items, node.children, strict=True):
-            count += item is not None and child is None
-    return count
+        mean_turns += sum(node.samples for node in nodes) / possible
+        for node in nodes:
+            for item, child in zip(node.next_items, node.children, strict=True):
+                too_long += item is not None and child is None
+    return {"mean_turns": mean_turns, "too_long": too_long}
 
 
 def is_scored(nodes: list) -> bool:
@@ -164,17 +161,13 @@ def logp_differences(module) -> Measures:
     return metrics
 
 
-def mean_parts(scores: Iterable[dict]) -> Measures:
-    """Return the mean of each part of the reward over the scored joint responses, as logged.
-
-    A part that a joint response lacks counts as 0.
-    """
-    scored = [parts for parts in scores if parts]
+def mean_parts(scores: list[dict]) -> Measures:
+    """Return the mean of each part of the reward, as logged. A part that a score lacks is 0."""
     sums = Counter()
-    for parts in scored:
+    for parts in scores:
         for name, value in parts.items():
             sums[logged(name)] += value
-    return {name: total / len(scored) for name, total in sums.items()}
+    return {name: total / len(scores) for name, total in sums.items()}
 
 
 def divergences(module, nodes: list) -> Measures:
@@ -187,9 +180,9 @@ def divergences(module, nodes: list) -> Measures:
         spoken = [node for node in nodes if node.prompts[agent]]
         for node in spoken[:KL_PROBLEMS]:
             first = node.responses[agent][0]
-            row = Row(agent, node.prompts[agent], first.tokens, problem=node.problem)
-            row.logps = first.logps
-            rows.append(row)
+            prompt = node.prompts[agent]
+            problem = node.problem
+            rows.append(Row(agent, prompt, first.tokens, problem=problem, logps=first.logps))
     module.team.score(rows, module.sampling, frozen=True)
     estimates = defaultdict(list)  # by agent
     for row in rows:

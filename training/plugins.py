@@ -16,7 +16,7 @@ from types import ModuleType
 
 from rewards import REWARDS
 from tasks import TASKS, Task
-from training.flags import meant, named
+from training.flags import named, not_empty
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,7 +26,7 @@ def plug_in(name: str) -> str:
 
     So a run finds its plug-ins from every folder, also in another clone.
     """
-    path, colon, attribute = name.partition(":")
+    path, colon, attribute = not_empty(name).partition(":")
     file = Path(path).resolve()
     if not (colon and file.is_file()):
         return name
@@ -41,8 +41,7 @@ def resolve(name: str, known: dict[str, str], noun: str):
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     if not path:
         raise ValueError(
-            f"unknown {noun} {name!r}{meant(name, known)}; known: {named(known)}; "
-            "yours: file.py:Name or dotted.path"
+            f"unknown {noun} {name!r}; known: {named(known)}; yours: file.py:Name or dotted.path"
         )
     try:
         module = load_file(ROOT / path) if path.endswith(".py") else importlib.import_module(path)
@@ -51,7 +50,7 @@ def resolve(name: str, known: dict[str, str], noun: str):
             f"cannot load the {noun} {name!r}, as file.py:Name or dotted.path: {error}"
         ) from error
     if not hasattr(module, attribute):
-        raise ValueError(f"{path} has no {noun} {attribute}{meant(attribute, vars(module))}")
+        raise ValueError(f"{path} has no {noun} {attribute}")
     return getattr(module, attribute)
 
 
@@ -99,9 +98,8 @@ def make_task(options: TaskOptions) -> Task:
         arguments["data"] = options.data
     if options.feedback:
         if options.feedback not in cls.modes:
-            hint = meant(options.feedback, cls.modes)
             listed = ", ".join(cls.modes) or "none"
-            raise ValueError(f"unknown --feedback {options.feedback!r}{hint}; {name} has: {listed}")
+            raise ValueError(f"unknown --feedback {options.feedback!r}; {name} has: {listed}")
         arguments["feedback"] = options.feedback
     signature = inspect.signature(cls)
     try:

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -164,24 +165,20 @@ class Recorder(L.Callback):
         step = done - 1
         metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
-        if self.is_due("eval_every", done):
+        every = self.flags["eval_every"]
+        if self.held_out and every and done % every == 0:
             measures, _ = self.evaluate(trainer, module, "dev")
             metrics |= {f"dev/{name}": value for name, value in measures.items()}
         module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
         trainer.should_stop = done >= self.flags["max_steps"]
         if trainer.is_global_zero:
             self.append("metrics.jsonl", [{"step": step, **metrics}])
-            if self.is_due("sample_every", step):
+            if step % self.flags["sample_every"] == 0:
                 self.show_samples(trainer, module, step)
             self.tell(module.rollout.task, done, metrics)
         self.recorded = done  # from here on, an error or a signal saves the step
-        if self.is_due("save_every", done) or trainer.should_stop:
+        if done % self.flags["save_every"] == 0 or trainer.should_stop:
             self.save(trainer, module)
-
-    def is_due(self, flag: str, step: int) -> bool:
-        """Return whether what a flag asks for every so many steps is due. 0: never."""
-        every = self.flags[flag]
-        return every > 0 and step % every == 0
 
     def tell(self, task, done: int, metrics: dict) -> None:
         """Print a step as a line. Warn after FLAT steps in a row that had nothing to learn from."""
@@ -212,7 +209,7 @@ class Recorder(L.Callback):
 
     def test(self, trainer, module, when: str) -> None:
         """Evaluate on the test problems before or after training, unless --eval-limit is none."""
-        if "test" not in self.held_out:
+        if not self.held_out:
             return
         step = module.global_step
         measures, nodes = self.evaluate(trainer, module, "test")
@@ -269,6 +266,11 @@ class Recorder(L.Callback):
             save_agent(module.team.base_of[agent], agent, draft / str(agent))
         shutil.rmtree(self.directory / "agents", ignore_errors=True)
         draft.rename(self.directory / "agents")
+
+    def last_save(self) -> str:
+        """Return the step of the last checkpoint, and the command that goes on from there."""
+        command = shlex.join(["python", "train.py", "--resume", str(self.directory)])
+        return f"The last checkpoint is of step {self.saved}. Go on with:\n  {command}"
 
     def append(self, name: str, records: list[dict]) -> None:
         with (self.directory / name).open("a", encoding="utf-8") as file:

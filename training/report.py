@@ -129,8 +129,8 @@ def model_card(record: dict, agent: int, reward: str, summary: dict) -> str:
     )
 
 
-def report(directory: Path, maximum: float) -> str:
-    """Return the short report at the end of a run. maximum: of its reward."""
+def report(directory: Path) -> str:
+    """Return the short report at the end of a run."""
     quoted = shlex.quote(str(directory))
     summary = read_summary(directory)
     before = summary["before"]
@@ -143,11 +143,7 @@ def report(directory: Path, maximum: float) -> str:
             error = after[f"{name}_se"]
             lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
     for when, sample in summary["example"].items():
-        earned = f"turn {sample['turn']}, reward {sample['reward']:.2f} of {maximum:g}"
-        lines.append(f"\none joint response {when} ({earned}):")
-        for agent, text in enumerate(sample["responses"]):
-            for line in printable(text).split("\n"):
-                lines.append(f"  agent {agent} | {line}")
+        lines += [f"\none joint response {when}:", printable(shown(sample))]
     lines.append("")
     if read_args(directory)["args"]["logger"] == "tensorboard":
         lines.append(f"curves:    tensorboard --logdir {quoted}")

@@ -80,7 +80,7 @@ class Scorer:
                     if isinstance(error, multiprocessing.TimeoutError):
                         error = ValueError(f"{name} did not answer within {LIMIT:.0f} s")
                     error.add_note(f"({name}, for item {item!r} and responses {texts!r})")
-                    raise error  # noqa: B904
+                    raise error
         return answers
 
 

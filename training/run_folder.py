@@ -64,19 +64,6 @@ def run_folders(names: list[str]) -> list[Path]:
     return folders
 
 
-def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
-    """Return the folder where a run saves an agent. Agents of one policy share their first's."""
-    if flags["share"]:
-        models = flags["model"]
-        agent = models.index(models[agent])
-    return directory / "agents" / str(agent)
-
-
-def resume_command(directory: Path) -> str:
-    """Return the command that continues a run, for a shell."""
-    return shlex.join(["python", "train.py", "--resume", str(directory)])
-
-
 def checkpoint(resumed: str | None) -> Path | None:
     """Return the checkpoint of the run of --resume, if it has one already."""
     path = Path(resumed or "", CHECKPOINT)
@@ -192,17 +179,6 @@ def read_records(path: Path) -> list[dict]:
     return records
 
 
-@contextlib.contextmanager
-def reading(path: Path):
-    """Turn any error into a ValueError that names the file."""
-    try:
-        yield
-    except Exception as error:  # of json, torch, zip, pickle
-        raise ValueError(
-            f"{path} is damaged, bring back a copy ({type(error).__name__}: {error!s:.200})"
-        ) from error
-
-
 def read_args(directory: Path) -> dict:
     """Return a run's args.json, {"args": flags, "bases": fingerprints, "code": versions, ...}.
 
@@ -211,10 +187,7 @@ def read_args(directory: Path) -> dict:
     path = directory / "args.json"
     if not is_run(directory):
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
-    with reading(path):
-        record = json.loads(path.read_text("utf-8"))
-        record["args"]["num_agents"]
-    return record
+    return json.loads(path.read_text("utf-8"))
 
 
 def make_record(directory: Path | None, args, splits: dict[str, list], scorer) -> dict:
@@ -336,18 +309,16 @@ def cut_back(directory: Path, max_steps: int) -> int:
     """
     import torch
 
-    paths = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
-    # All is read before anything is written: a damaged file changes nothing.
-    records_of = {path: read_records(path) for path in paths}
     done = 0
     if path := checkpoint(str(directory)):
-        with reading(path):
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            done = state["global_step"]
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        done = state["global_step"]
     if max_steps < done:
         raise ValueError(f"{directory} has {done} steps: --max-steps {max_steps} is behind it")
-    for path, records in records_of.items():
-        write_lines(path, [record for record in records if record["step"] < done])
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        path = directory / name
+        records = [record for record in read_records(path) if record["step"] < done]
+        write_lines(path, records)
     return done
 
 
@@ -360,7 +331,6 @@ def read_summary(directory: Path) -> dict:
     path = directory / "summary.json"
     if not path.is_file():
         return {}
-    with reading(path):
-        summary = json.loads(path.read_text("utf-8"))
+    summary = json.loads(path.read_text("utf-8"))
     is_last = summary.get("steps") == read_args(directory)["args"]["max_steps"]
     return summary if is_last else {}
