@@ -92,7 +92,7 @@ def check(base: SharedModel) -> None:
     name = type(base.net).__name__
     base.takes_masks = False
     gap, reason = gap_in_words(base)
-    if not gap < 10 * base.noise:
+    if not gap < 3 * base.noise:
         raise ValueError(f"{name} cannot be trained here: one token after the other, {reason}")
     base.noise = max(base.noise, 3 * gap)  # a deep model rounds more often
     base.takes_masks = True

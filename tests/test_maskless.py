@@ -78,8 +78,8 @@ def test_where_texts_differ_alone_too_the_run_ends():
     rows = rows_of([(3, 4)], [0], sampled(base, [(3, 4)], [0]))
     gradients(base, rows)
     assert not team_of(base).falls_back(rows)
-    rows[0].logps[0] += 0.01 * sum(len(row.tokens) for row in rows)
-    with torch.autocast("cpu", torch.bfloat16):  # that much is rounding in 16 bits
+    rows[0].logps[0] += 0.04 * sum(len(row.tokens) for row in rows)
+    with torch.autocast("cpu", torch.bfloat16):  # SmolLM2 has as much of rounding on a GPU
         assert not team_of(base).falls_back(rows)
     assert team_of(base).falls_back(rows)
     with pytest.raises(ValueError, match="also text by text: this model cannot be trained here"):
