@@ -143,7 +143,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         tuple(statement.source for statement in running.values()),
         reads=frozenset(reads),
         shareable=all(_shareable(statement.node) for statement in running.values()),
-        looks_inside=any(_looks_inside(statement.node) for statement in running.values()),
+        looks_inside=any(map(_looks_inside, running.values())),
         kept=frozenset(kept),
     )
     match definition.node:
@@ -384,21 +384,16 @@ def _reads(table: symtable.SymbolTable) -> frozenset[str]:
     return frozenset(names.union(*map(_reads, table.get_children())))
 
 
-_INSIDE = """__code__ __doc__ __closure__ __defaults__ __globals__ _getframe _current_frames
-f_back f_code gi_frame tb_frame"""
-_INSIDE_NAMES = set(_INSIDE.split())
+_INSIDE = re.compile(
+    r"\b(?:__(?:code|closure|defaults|globals|import)__|_getframe|_current_frames|gi_frame|tb_frame)\b"
+    r"|[.'\"](?:__doc__|f_back|f_code)\b"
+)
 
 
-def _looks_inside(statement: ast.stmt) -> bool:
+def _looks_inside(statement: Statement) -> bool:
     """Return whether a statement looks at functions or frames, rather than calling functions."""
-    for node in ast.walk(statement):
-        match node:
-            case ast.Attribute(attr=name) | ast.alias(name=name) | ast.Constant(value=str(name)):
-                if name in _INSIDE_NAMES:
-                    return True
-            case ast.Name(id="__import__"):
-                return True
-    return bool(modules_in(statement) & {"gc", "inspect", "traceback"})
+    modules = modules_in(statement.node)
+    return bool(_INSIDE.search(statement.source) or modules & {"gc", "inspect", "traceback"})
 
 
 # A shareable part may import these names and use these attributes: pure functions, and methods of
@@ -414,6 +409,7 @@ _PURE = {
 }
 _DATA = (str, bytes, list, tuple, dict, set, int, float, complex, Counter, deque, re.Match)
 _ATTRIBUTES = set().union(*map(dir, _DATA), *_PURE.values())
+_ATTRIBUTES -= {"format", "format_map"}  # "{0.__globals__}" reads any attribute
 _OUTWARD = """eval exec compile open input globals locals vars dir type getattr setattr delattr
 object super breakpoint help memoryview"""
 _LEADS_OUT = set(_OUTWARD.split())
@@ -429,10 +425,6 @@ def _shareable(statement: ast.stmt) -> bool:
         match node:
             case ast.ClassDef() | ast.AsyncFunctionDef() | ast.Await():
                 return False  # instances may outlive a module, and act as they die
-            case ast.Attribute(value=value, attr="format" | "format_map"):
-                text = value.value if isinstance(value, ast.Constant) else "_"
-                if "_" in str(text):  # "{0.__globals__}" reads any attribute
-                    return False
             case ast.Attribute(attr=name, ctx=ast.Load()):
                 if name.startswith("_") or name not in _ATTRIBUTES:
                     return False

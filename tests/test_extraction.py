@@ -120,7 +120,6 @@ TAME = [
     "import math\nimport re\nreturn math.sqrt(len(re.findall('a', x)))",
     "try:\n    return int(x)\nexcept ValueError as error:\n    return str(error)",
     "match x:\n    case [first, *_] | {'a': first}:\n        return first",
-    "return '{:.2f}'.format(x)",
 ]
 WILD = [  # each leads to something that two modules of one process share
     "import sys\nreturn x",
@@ -143,7 +142,6 @@ WILD = [  # each leads to something that two modules of one process share
     "def getattr(y):\n    return y\nreturn x",
     "async def f():\n    pass\nreturn f()",
     "return '{0.__init__.__globals__}'.format(x)",
-    "return x.format(sum)",
     "return str.format(x, sum)",
     "f = x.format_map\nreturn f({'a': sum})",
 ]

@@ -149,7 +149,6 @@ def assert_failed(cases: list[programs.Case], box: Sandbox):
     for case, verdict in zip(cases, verdicts, strict=True):
         assert not any(verdict.passed), (case.name, verdict)
         assert verdict.outcome in case.outcomes, (case.name, verdict)
-        assert verdict.seconds < 60  # 7 for a runner that hangs; the rest is for a busy machine
 
 
 @of_linux
@@ -331,7 +330,6 @@ def test_a_verdict_says_what_happened(name):
     assert verdict.errors == [*errors.values()]
     assert verdict.passed == [error is None for error in verdict.errors]
     assert verdict.outcome == outcome
-    assert 0 < verdict.seconds < 20
 
 
 def test_the_whole_program_has_a_limit():
@@ -341,7 +339,6 @@ def test_the_whole_program_has_a_limit():
     assert verdict.passed[0]
     assert not any(verdict.passed[20:])
     assert verdict.outcome == "timeout"
-    assert verdict.seconds < 8
 
 
 def test_a_test_that_hangs_the_runner_fails_with_all_others():

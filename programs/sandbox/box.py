@@ -41,7 +41,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -109,7 +108,6 @@ class Verdict:
     passed: list[bool]
     outcome: str  # "ok", "error", "timeout", "memory" or "crash", from best to worst
     errors: list[str | None]  # "ValueError: text", at most 300 characters, or None if passed
-    seconds: float  # wall time on a worker, without the wait for a free worker
 
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -242,7 +240,6 @@ class Sandbox(contextlib.AbstractContextManager):
         patience = WALL * 2 * total_timeout + GRACE_SECONDS
         for _ in range(2):
             worker = self._worker()
-            began = time.monotonic()
             try:
                 reply = worker.ask([*vars(program).values()], patience)
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
@@ -259,13 +256,12 @@ class Sandbox(contextlib.AbstractContextManager):
                     outcome = "crash"  # out of memory, for example
                     message = "Crash: the test ended the runner"
                 count = len(program.tests)
-                seconds = time.monotonic() - began
-                return Verdict([False] * count, outcome, [message] * count, seconds)
+                return Verdict([False] * count, outcome, [message] * count)
             if "setup" in reply:
                 raise ValueError(
                     f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
                 )
-            return Verdict(**reply, seconds=time.monotonic() - began)
+            return Verdict(**reply)
         self._future.cache_clear()  # the next call tries again
         raise RuntimeError(f"a worker ended twice with status {status}: {program.code!r:.200}")
 

@@ -246,7 +246,7 @@ class TestRunner:
         return late if self.rang else OK
 
     def verdict(self, code, tests, entry_point, setup, own_process, statements, may_fail) -> dict:
-        """Return a Verdict's fields but its seconds, or {"setup": error}."""
+        """Return a Verdict's fields, or {"setup": error}."""
         # Programs never see the tests, so they cannot foresee what setup and tests draw.
         random.seed(repr((setup, tests)))
         self.used = 0.0  # seconds of CPU time
