@@ -109,11 +109,6 @@ def test_any_text_gets_an_answer_in_bounded_time(name):
     assert time.process_time() - start < 10
 
 
-def test_a_text_is_no_function():
-    assert not extract("aux = 'text'", "aux", SOLVE).returns
-    assert not extract("if True:\n    def aux(x):\n        return x", "aux", SOLVE).raw
-
-
 TAME = [
     "return sum(sorted(x)) or [y.upper() for y in x if y.isdigit()]",
     "from collections import Counter\nreturn Counter(x).most_common(1)[0]",
@@ -155,25 +150,16 @@ def test_what_outlasts_no_module_is_shareable(body):
 
 def test_two_threads_may_parse_at_once():
     """The second one comes in whenever Python collects garbage in the first one."""
-    asked, answered, over = threading.Event(), threading.Event(), threading.Event()
     main = threading.current_thread()
-    visits = []
+    visitors = []
 
-    def visit():
-        while not over.is_set():
-            if asked.wait(0.01):
-                asked.clear()
-                extraction.syntax_tree("x = (1 + 2) * 3")
-                answered.set()
+    def collects(*_):
+        if threading.current_thread() is main and len(visitors) < 60:
+            visitor = threading.Thread(target=extraction.syntax_tree, args=["x = (1 + 2) * 3"])
+            visitors.append(visitor)
+            visitor.start()
+            visitor.join(0.02)
 
-    def collects(phase, info):
-        if threading.current_thread() is main and phase == "start" and len(visits) < 20:
-            asked.set()
-            visits.append(answered.wait(0.05))
-            answered.clear()
-
-    visitor = threading.Thread(target=visit)
-    visitor.start()
     before = gc.get_threshold()
     gc.callbacks.append(collects)
     gc.set_threshold(1)
@@ -182,7 +168,5 @@ def test_two_threads_may_parse_at_once():
     finally:
         gc.callbacks.remove(collects)
         gc.set_threshold(*before)
-        over.set()
-        visitor.join()
     assert len(tree.body) == 50
-    assert len(visits) == 20
+    assert len(visitors) == 60

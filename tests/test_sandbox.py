@@ -438,25 +438,27 @@ def test_a_worker_killed_from_outside_is_replaced(victim):
 
 
 @pytest.mark.parametrize(
-    ("quota", "processes", "count"),
+    ("files", "quota", "processes", "count"),
     [
-        ({}, None, 3),
-        ({}, 2, 1),
-        ({"cpu.max": "max 100000"}, None, 3),
-        ({"cpu.max": "150000 100000"}, None, 2),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None, 3),
-        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 4, 1),
+        (["cpu.max"], "max 100000", 1, 3),
+        (["cpu.max"], "max 100000", 2, 1),
+        (["cpu.max"], "150000 100000", 1, 2),
+        (["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"], "-1 100000", 1, 3),
+        (["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"], "150000 100000", 1, 2),
+        ([], "", 4, 1),
     ],
 )
-def test_there_are_no_more_workers_than_cores(tmp_path, monkeypatch, quota, processes, count):
+def test_there_are_no_more_workers_than_cores(
+    tmp_path, monkeypatch, files, quota, processes, count
+):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7}, raising=False)
     monkeypatch.setattr(sandbox, "CGROUPS", tmp_path)
     (tmp_path / "cpu").mkdir()
-    for name, text in quota.items():
+    texts = quota.split() if len(files) == 2 else [quota]
+    for name, text in zip(files, texts, strict=False):
         (tmp_path / name).write_text(f"{text}\n")
     with Sandbox() as box:  # made before --devices starts its processes
-        if processes:
-            monkeypatch.setenv("WORLD_SIZE", str(processes))
+        monkeypatch.setenv("WORLD_SIZE", str(processes))
         assert box._pool._max_workers == sandbox.cores() == count
 
 
@@ -531,19 +533,19 @@ def test_workers_die_with_the_trainer(fork):
 def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
     with open("/dev/null", encoding="utf-8") as _held, Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
-        [runner] = box._workers.values()
-        [zygote] = family(runner.process.pid, recursive=False)
-        for pid, most in ((runner.process.pid, 6), (zygote, 4)):
-            assert os.getsid(pid) != os.getsid(0)
-            assert os.getpgid(pid) == runner.process.pid
-            assert len(os.listdir(f"/proc/{pid}/fd")) <= most
-            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        [worker] = box._workers.values()
+        runner = psutil.Process(worker.process.pid)
+        [zygote] = runner.children()
+        for process, most in ((runner, 6), (zygote, 4)):
+            assert os.getsid(process.pid) != os.getsid(0)
+            assert os.getpgid(process.pid) == runner.pid
+            assert process.num_fds() <= most
+            status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
             for line in ("NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0{16}", "CapPrm:\t0{16}"):
                 assert re.search(line, status)
-            with contextlib.suppress(PermissionError):
-                environment = Path(f"/proc/{pid}/environ").read_text(encoding="utf-8")
-                names = set(re.findall(r"(?:^|\0)([^=\0]+)=", environment))
-                assert names <= {"PATH", "LC_ALL", "PYTHONHASHSEED", "LD_LIBRARY_PATH"}
+            with contextlib.suppress(psutil.AccessDenied):
+                assert process.environ().keys() <= sandbox.ENVIRONMENT.keys()
+    assert sandbox.ENVIRONMENT.keys() == {"PATH", "LC_ALL", "PYTHONHASHSEED", "LD_LIBRARY_PATH"}
 
 
 def test_missing_locks_and_open_doors_are_told_once(monkeypatch):

@@ -6,23 +6,18 @@ Elsewhere: what a generated program can reach (test_sandbox.py), the expert's ke
 """
 
 import contextlib
-import json
 import os
 import re
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import SMALL, output_of, refused, run_eval, train_run
+from helpers import SMALL, output_of, refused, run_eval, train_run, write_run
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_train import command
 
 import eval as evaluation
-import train
-from policies.loading import load_agent, load_model
-from policies.model_names import EMBEDDED, TeamOptions
-from policies.shared_model import SharedModel
 
 SECRETS = {
     name: f"sk-{name.lower()}-0123456789"
@@ -50,7 +45,7 @@ def texts(run: Path) -> list[str]:
 
 def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     """torch and peft would run it, if they were asked to, or left to."""
-    mark, adapter = tmp_path / "it-ran", tmp_path / "adapter"
+    mark = tmp_path / "it-ran"
     run = train_run(tmp_path / "run", SMALL)
     checkpoint = run / "checkpoints/last.ckpt"
     torch.save({"state_dict": {}, "global_step": 1, "x": Bomb(mark)}, checkpoint)
@@ -58,11 +53,10 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     assert mark.exists(), "this is no bomb"
     mark.unlink()
     assert "UnpicklingError" in refused(capsys, "--resume", run, "--max-steps 2")
-    adapter.mkdir()
-    torch.save({"a": torch.ones(1)}, adapter / "adapter_model.bin")  # peft would read it
-    base = SharedModel(*load_model(str(EMBEDDED), 32), [0], TeamOptions([]))
-    with pytest.raises(ValueError, match=r"adapter_model\.safetensors"):
-        load_agent(base, 0, adapter)
+    agent = run / "agents/0"
+    (agent / "adapter_model.safetensors").unlink()
+    torch.save({"a": Bomb(mark)}, agent / "adapter_model.bin")  # peft would read it
+    assert "adapter_model.safetensors" in refused(capsys, SMALL, "--init", agent)
     assert not mark.exists()
 
 
@@ -109,21 +103,15 @@ def test_tensorboard_shows_texts_as_texts(tmp_path):
     assert "&lt;b&gt;a|b" in flags
 
 
-COMMANDS = ["table", "ask", "show", "doctor", "compare", "page"]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["table", "ask text", "show", "doctor", "compare", "page"])
 def test_the_readme_names_the_commands_that_execute_a_run_s_plug_ins(command, tmp_path):
     (tmp_path / "mine.py").write_text("open(__file__ + '.ran', 'w').close()\nraise KeyError")
-    run = tmp_path / "run"
-    (run / "checkpoints").mkdir(parents=True)
+    run = write_run(tmp_path / "run", task=f"{tmp_path}/mine.py:Task")
+    (run / "checkpoints").mkdir()
     (run / "checkpoints/last.ckpt").touch()
-    (run / "metrics.jsonl").touch()
-    flags = vars(train.parse([])) | {"task": f"{tmp_path}/mine.py:Task"}
-    (run / "args.json").write_text(json.dumps({"args": flags}))
-    argv = {"table": f"--run {run}", "ask": f"text --run {run}", "show": f"--run {run}"}
+    name, *rest = command.split()
+    by_flag = "--run" if name in ("table", "ask", "show") else ""
     with contextlib.suppress(SystemExit):
-        run_eval(command, argv.get(command, run))
-    executed = (tmp_path / "mine.py.ran").exists()
+        run_eval(name, *rest, by_flag, run)
     (named,) = re.findall(r"only runs that you trust\b.*? execute", evaluation.__doc__, re.DOTALL)
-    assert executed == (command in named)
+    assert (tmp_path / "mine.py.ran").exists() == (name in named)

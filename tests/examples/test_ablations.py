@@ -118,29 +118,29 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
     """Nor does a response whose partners were all cut off, or whose next turn follows on one."""
     module = patched("truncated", tmp_path)
 
-    def node(rewards, ended: str, children=()):
+    def node(rewards, ended: str):
         """A node of two agents with three samples each; ended: "+" or "-" for each of them."""
         flags = [[Response([1], "", [], 0.0, sign == "+") for sign in own] for own in ended.split()]
-        made = module.Node(0, {}, (), [[], []], 3, responses=flags, children=list(children))
+        made = module.Node(0, {}, (), [[], []], 3, responses=flags)
         made.joints = module.arrangement(2, 3, math.inf)
         made.rewards = rewards.flatten().expand(2, -1)
         return made
 
-    def returns(optimism: float, *turns):
-        module.back_up([[turn] for turn in turns], 1.0, optimism)
-        return turns[0].returns
-
     nan = math.nan
     table = doubles([1, 2, 3], [4, 5, 60], [700, 8, 9])  # of agent 0's samples, by agent 1's
-    child = node(doubles([5] * 9), "+++ +++")
-    root = node(table, "++- +-+", [child, None, None])
-    last = node(table, "++- +-+")
-    for got, wanted in (
-        (returns(0.5, root, child), ([7, nan, nan], [7.5, nan, nan])),
-        (returns(1.0, last), ([3, 60, nan], [4, nan, 60])),
-        (returns(0.0, last), ([2, 32, nan], [2.5, nan, 31.5])),
+    root, child, last = (
+        node(table, "++- +-+"),
+        node(doubles([5] * 9), "+++ +++"),
+        node(table, "++- +-+"),
+    )
+    root.children = [child, None, None]
+    for turns, optimism, wanted in (
+        ([[root], [child]], 0.5, ([7, nan, nan], [7.5, nan, nan])),
+        ([[last]], 1.0, ([3, 60, nan], [4, nan, 60])),
+        ([[last]], 0.0, ([2, 32, nan], [2.5, nan, 31.5])),
     ):
-        torch.testing.assert_close(got, doubles(*wanted), equal_nan=True)
+        module.back_up(turns, 1.0, optimism)
+        torch.testing.assert_close(turns[0][0].returns, doubles(*wanted), equal_nan=True)
     assert root.value == float(table.mean()) + 5 / 3  # what is logged counts every one
     stub = SimpleNamespace(groups=lambda: [[last]], algorithm=module.Algorithm())
     module.MAGRPO.set_advantages(stub)

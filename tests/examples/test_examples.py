@@ -123,13 +123,10 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature(tmp_path):
     ("make", "options", "error"),
     [
         (ledger.Ledger, {"lines": 1}, "2 to 450 lines, not 1"),
-        (ledger.Ledger, {"lines": 451}, "2 to 450 lines, not 451"),
         (gym.Gym, {"dataset": "no"}, "reasoning-gym refuses no with {}: 'no'"),
         (gym.Gym, {"dataset": "sums", "config": {"lowest": -1}}, "lowest must be >= 0"),
         (gym.Gym, {"dataset": "evaluated"}, "evaluated does not compare answers as texts"),
         (mbpp.mbpp_item, {"row": MBPP_ROW | {"test_list": "assert 1"}}, "a list of texts"),
-        (mbpp.mbpp_item, {"row": MBPP_ROW | {"code": "def f("}}, "have to be Python"),
-        (mbpp.mbpp_item, {"row": MBPP_ROW | {"test_list": ["assert 1"]}}, "call no function"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(make, options, error):
@@ -174,19 +171,9 @@ def test_only_the_partner_reads_a_message(make, texts, only_0, only_1, nobody):
         assert [task.speakers(item, 0), task.speakers(after, 1)] == [[first], [1 - first]]
 
 
-def test_told_read_the_partner_s_number():
-    task = messages.Told()
-    item = {"door": (3, 7)}
-    assert "7" not in task.observe(0, item, [])
-    for agent in (0, 1):
-        prompt = task.observe(agent, task.advance(item, SENT), [])
-        assert "modulo 3 of the numbers greater than 7" in prompt
-
-
 def test_a_ledger_s_reader_sees_its_own_half():
     item = ledger.Ledger(lines=5).items("test")[0] | {"message": ""}
     first, second = map(set, item["halves"])
-    assert len(first) == len(second) == 5
     for task, agent, lines in (
         (ledger.Ledger(), 0, first),
         (ledger.Ledger(), 1, second),
@@ -195,6 +182,10 @@ def test_a_ledger_s_reader_sees_its_own_half():
     ):
         shown = task.observe(agent, item, [])[-1]["content"].splitlines()
         assert (first | second).intersection(shown) == lines
+    own = [
+        line for line in [*item["halves"][0], *item["halves"][1]] if line.startswith(item["who"])
+    ]
+    assert [line.split()[2] for line in own] == list(map(str, item["amounts"]))
 
 
 def test_in_turn_each_sees_what_those_before_it_wrote():
@@ -255,15 +246,6 @@ def test_a_joint_response_is_paid(reward, item, texts, parts):
 def test_an_answer_ends_the_episode():
     for agents, changes in ((1, {}), (2, {"hint": ""})):
         assert sums(agents).advance(EIGHT | changes, ["8"] * agents) is None
-
-
-def test_what_is_paid_is_in_the_problem():
-    for item in ledger.Ledger().items("train"):
-        lines = item["halves"][0] + item["halves"][1]
-        own = [line.split()[2] for line in lines if line.startswith(item["who"])]
-        assert own == list(map(str, item["amounts"]))
-        assert len(own) in (2, 3)
-    assert {item["level"] for item in tools.Tools(level=2).items("train")} == {2}
 
 
 OWN = main("return sum(x * x for x in xs if x % 2 == 0)")
