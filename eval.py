@@ -30,12 +30,12 @@ with one seed are identical but for their timing.
 Evaluate only runs that you trust: table, ask and show execute the plug-ins of a run.
 """
 
-import argparse
 import dataclasses
 import itertools
 import json
 import os
 import sys
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,18 +43,17 @@ import train
 from evaluation import report
 from policies.model_names import DEVICE, located
 from rewards import largest_return
-from tasks import Task
 from train import COUNT, SIZE
 from training import run_folder
-from training.defaults import resolve_bits
-from training.flags import Parser, conflict, each, part_of
+from training.defaults import resolve
+from training.flags import Parser, add_field, part_of
 from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 from training.terminal import drop_output, fail, printable, quiet, quit_on_signals
 
 # The flags of train.py that replace a run's where they are given.
 REPLACE = (
     *("task", "reward", "data", "task_arg", "chat_template", "turns", "feedback"),
-    *("temperature", "top_p", "max_new_tokens"),
+    *("temperature", "top_p", "max_new_tokens", "model"),
 )
 # The flags in which runs of one table agree, so that their returns have one meaning.
 ALIKE = (
@@ -66,7 +65,7 @@ def new_file(name: str) -> Path:
     """Return the path of a file to write, for argparse: before hours are spent."""
     path = Path(name)
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{name}: no file can be written there")
+        raise ArgumentTypeError(f"{name}: no file can be written there")
     return path
 
 
@@ -105,7 +104,7 @@ def parser(command: str = "table") -> Parser:
             add("--latex", help="file for the table in LaTeX (booktabs)", **file)
             add("--out", help="file for a figure of the curves (.png, .pdf, .svg)", **file)
         case "page":
-            add("runs", nargs="+", help="runs to show; the page is page.html beside the first")
+            add("runs", nargs="+", help="runs to show; the page is page.html in the first's folder")
             add("--watch", action="store_true", help="the page again until its runs are finished")
         case "doctor":
             add("run", help="run to examine")
@@ -116,16 +115,13 @@ def parser(command: str = "table") -> Parser:
     if command in ("table", "show", "ask"):
         add("--seed", type=SIZE, default=0, help="seed of every random draw")
         group = top.add_argument_group("in place of the run's")
-        fields = {field.name: field for field in dataclasses.fields(train.Args)}
-        for name in (*REPLACE, "model", "engine", "device"):
-            options = dict(fields[name].metadata)
-            if name == "chat_template":
-                options["action"] = argparse.BooleanOptionalAction
-            group.add_argument(f"--{name.replace('_', '-')}", default=None, **options)
+        for field in dataclasses.fields(train.Args):
+            if field.name in (*REPLACE, "engine", "device"):
+                add_field(group, field, None)
     return top
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
+def parse(argv: list[str]) -> Namespace:
     """Return the flags of a command, and its name. The first word may leave `table` out."""
     command = "table"
     if argv and argv[0] in (*PLAYING, *READING):
@@ -135,39 +131,34 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def run_flags(args: argparse.Namespace, directory: Path | None) -> train.Args:
+def run_flags(args: Namespace, directory: Path | None) -> train.Args:
     """Return train.py's flags of a run with those given here; without a run, its defaults."""
     recorded = train.recorded_flags(directory) if directory else {}
-    task = args.task or recorded.get("task")
-    if task != recorded.get("task"):
+    if args.task and args.task != recorded.get("task"):
         for name in ("task_arg", "data", "feedback"):  # they are of the run's task
             recorded.pop(name, None)
-    start = ["--task", task] if task else []
-    if args.model and len(args.model) > 1:
-        start += ["--num-agents", str(len(args.model))]
-    flags = dataclasses.replace(train.parse(start), **recorded)
+    agents = max(train.Args.num_agents, len(args.model or ()))  # without a run
+    flags = train.Args(**{"num_agents": agents} | recorded)
     for name in REPLACE:
         if getattr(args, name) is not None:
             setattr(flags, name, getattr(args, name))
-    if args.model:
-        flags.model = each(args.model, flags.num_agents)
     flags.engine = args.engine  # not the run's
-    if wrong := conflict(flags):
-        raise ValueError(wrong)
+    resolve(flags)
     return flags
 
 
-def check_alike(flags_of: dict[Path | None, train.Args]) -> None:
-    """Raise ValueError if runs play in ways whose returns cannot be compared."""
+def agreed(flags_of: dict[Path | None, train.Args]) -> dict:
+    """Return the flags that say what a return means. ValueError: the runs do not agree in them."""
     first, *others = flags_of
+    settings = {name: getattr(flags_of[first], name) for name in ALIKE}
     for run in others:
-        for name in ALIKE:
-            if getattr(flags_of[run], name) != getattr(flags_of[first], name):
-                hint = ": give one for both" if name in REPLACE else ""
-                raise ValueError(f"{run} and {first} differ in --{name.replace('_', '-')}{hint}")
+        for name, value in settings.items():
+            if getattr(flags_of[run], name) != value:
+                raise ValueError(f"{run} and {first} differ in --{name.replace('_', '-')}")
+    return settings
 
 
-def find_runs(args: argparse.Namespace) -> list[Path | None]:
+def find_runs(args: Namespace) -> list[Path | None]:
     """Return the folders of --run. Without it: the newest run, or None for an untrained team."""
     if args.run:
         return [*run_folder.run_folders(args.run)]
@@ -179,7 +170,7 @@ def find_runs(args: argparse.Namespace) -> list[Path | None]:
     return [run]
 
 
-def problems(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
+def problems(args: Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
     """Return the task of the first run and the problems, which have to be those of all runs."""
     task = make_task(part_of(flags_of[args.runs[0]], TaskOptions))
     items = task.items(args.split)
@@ -191,100 +182,103 @@ def problems(args: argparse.Namespace, flags_of: dict[Path | None, train.Args]) 
     return task, items[: args.limit or None]
 
 
-def evaluate(args: argparse.Namespace) -> tuple[dict, Task, list[dict]]:
+def evaluate(args: Namespace) -> tuple:
     """Play every method of every run. Return the content of --json, the task and the records."""
     flags_of = {run: run_flags(args, run) for run in args.runs}
-    check_alike(flags_of)
+    if args.greedy:
+        for flags in flags_of.values():
+            flags.temperature = 0.0
+    settings = agreed(flags_of)
     task, items = problems(args, flags_of)
     reward = find_reward(task)
     quiet()  # what follows imports torch
     from evaluation import measures, players
 
-    methods_of = {}
+    known: dict = {}
     for run, flags in flags_of.items():
-        resolve_bits(flags)
-        if args.greedy:
-            flags.temperature = 0.0
-        methods_of[run] = players.methods(flags, run is not None)
-    known = list(dict.fromkeys(itertools.chain(*methods_of.values())))
-    chosen = args.method or known
+        known |= players.methods(flags, run is not None)
+    chosen = args.method or list(known)
     for name in chosen:
         if name not in known:
             raise ValueError(f"--method {name}: what applies here is {', '.join(known)}")
-    records: list[dict] = []
-    speeds: dict[str, dict] = {}
-    for run, methods in methods_of.items():
-        methods = {name: method for name, method in methods.items() if name in chosen}
-        for played, speed in play_run(args, run, flags_of[run], methods, items):
-            records += played
-            speeds[played[0]["method"]] = speed
+    if args.single_model and "single" not in chosen:
+        raise ValueError("--single-model is of the method single, which does not play here")
+    played = {}
+    speeds = {}
+    for run, flags in flags_of.items():
+        for name, records, speed in play_run(args, run, flags, chosen, items):
+            played[name] = records
+            speeds[name] = speed
             if args.samples:  # what is played is not lost, whatever comes
-                run_folder.write_lines(args.samples, records)
-    first = flags_of[args.runs[0]]
-    settings = {name: getattr(first, name) for name in ALIKE}
+                run_folder.write_lines(args.samples, itertools.chain(*played.values()))
     settings |= {name: getattr(args, name) for name in ("split", "num_samples", "greedy", "seed")}
-    settings["reward"] = task.reward
-    settings["maximum"] = largest_return(reward, first.turns, first.gamma)
-    settings["problems"] = len(items)
-    settings["items"] = run_folder.digest(items)
-    table = measures.summarize(records, task.measures, speeds)
-    return {"settings": settings, "methods": table}, task, records
+    settings |= {
+        "reward": task.reward,
+        "maximum": largest_return(reward, settings["turns"], settings["gamma"]),
+        "problems": len(items),
+        "items": run_folder.digest(items),
+    }
+    table = measures.summarize(played, task.measures, speeds)
+    return {"settings": settings, "methods": table}, task, played
 
 
-def prefix(args: argparse.Namespace, run: Path | None) -> str:
+def prefix(args: Namespace, run: Path | None) -> str:
     """Return what tells the methods of a run from those of other runs in a table."""
     return f"{run}/" if len(args.runs) > 1 else ""
 
 
 def play_run(
-    args: argparse.Namespace,
+    args: Namespace,
     run: Path | None,
     flags: train.Args,
-    methods: dict,
+    chosen: list[str],
     items: list[dict],
-) -> Iterator[tuple[list[dict], dict]]:
-    """Yield the records of each method of a run, and its speed."""
-    from evaluation.players import Method, Player, alone
+) -> Iterator[tuple[str, list[dict], dict]]:
+    """Yield each chosen method of a run: its name in the table, its records and its speed."""
+    from evaluation.players import Player, alone, methods
 
     player = Player(flags, run)
     scorer = player.scorer
-    check_prompts(player.rollout(Method()), items)
-    for name, method in methods.items():
+    check_prompts(player.rollout(), items)
+    for name, (trained, kind) in methods(flags, run is not None).items():
+        if name not in chosen:
+            continue
         label = prefix(args, run) + name
         try:
-            if method.alone:
+            if name == "single":
                 player = None  # frees its memory
                 player = Player(alone(flags, args.single_model), None, scorer)
                 if run:
                     player.team.set_date(run_folder.read_args(run)["date"])
-            rollout = player.rollout(method)
+            rollout = player.rollout(trained, kind)
             records = []
             for count in [0] if args.greedy else [args.num_samples, 0]:
                 records += player.play(label, rollout, items, args.seed, count)
             if not any(turn["parts"] for record in records for turn in record["turns"]):
                 raise ValueError(f"the reward scored no turn of {name} (it returned {{}})")
-            latency = {}
+            speed = {}
             if args.command == "table":
-                latency = player.speed(label, rollout, items, args.seed)
+                speed = player.speed(rollout, items, args.seed)
         except Exception as error:
             # A task may need a team, and a prompt with partners' texts may be too long.
-            if args.method or method.trained or name == "naive":
+            if args.method or trained or name == "naive":
                 raise
             print(f"no method {label}: {type(error).__name__}: {error!s:.200}", file=sys.stderr)
-            continue
-        yield records, latency
+        else:
+            yield label, records, speed
 
 
-def table(args: argparse.Namespace) -> None:
-    """Evaluate, print the table, and write it, also into the folder of each run."""
+def table(args: Namespace) -> str:
+    """Evaluate, return the table, and write it, also into the folder of each run."""
     content, task, _ = evaluate(args)
     settings = content["settings"]
     methods = content["methods"]
     for run in filter(None, args.runs):
+        start = prefix(args, run)
         own = {}
         for name, row in methods.items():
-            if name.startswith(prefix(args, run)):
-                own[name.removeprefix(prefix(args, run))] = row
+            if name.startswith(start):
+                own[name.removeprefix(start)] = row
         run_folder.write_json(run / "eval.json", {"settings": settings, "methods": own})
     if args.json:
         run_folder.write_json(args.json, content)
@@ -293,19 +287,23 @@ def table(args: argparse.Namespace) -> None:
 
         rows = [{"method": name} | row for name, row in methods.items()]
         pandas.json_normalize(rows, sep="/").to_csv(args.csv, index=False)
-    print(", ".join(f"{name} {value}" for name, value in settings.items()))
-    print("return: share of the maximum; ±: standard error over problems\n")
-    print(printable(report.render(methods, task.measures)))
+    lines = [
+        ", ".join(f"{name} {value}" for name, value in settings.items()),
+        "return: share of the maximum; ±: standard error over problems\n",
+        report.render(methods, task.measures),
+    ]
+    return "\n".join(lines)
 
 
-def show(args: argparse.Namespace) -> None:
-    """Print the answers of each method to the first problems."""
+def show(args: Namespace) -> str:
+    """Return the answers of each method to the first problems."""
     vars(args).update(num_samples=1, greedy=False, samples=None)
-    print(printable(report.show(evaluate(args)[2])))
+    _, _, played = evaluate(args)
+    return report.show(itertools.chain(*played.values()))
 
 
-def ask(args: argparse.Namespace) -> None:
-    """Print the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
+def ask(args: Namespace) -> str:
+    """Return the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     [run] = args.runs
     flags = run_flags(args, run)
     task = make_task(part_of(flags, TaskOptions))
@@ -318,37 +316,33 @@ def ask(args: argparse.Namespace) -> None:
     else:
         item = task.ask(args.text)
     quiet()
-    from evaluation.players import Method, Player, unscored
+    from evaluation.players import Player, unscored
     from training.reward_runner import Scorer
 
-    resolve_bits(flags)
     player = Player(flags, run, Scorer(unscored))
-    rollout = player.rollout(Method(trained=range(flags.num_agents)))
+    rollout = player.rollout(range(flags.num_agents))
     samples = 1 if args.temperature else 0
     records = player.play(str(run or flags.model[0]), rollout, [item], args.seed, samples)
-    print(printable(report.show(records)))
+    return report.show(records)
 
 
 PLAYING = {"table": table, "ask": ask, "show": show}
 READING = ("list", "compare", "page", "doctor")
 
 
-def read(args: argparse.Namespace) -> None:
-    """Print what a command that plays nothing says of runs."""
+def read(args: Namespace) -> str:
+    """Return what a command that plays nothing says of runs."""
     from evaluation import doctor, page, runs
 
     match args.command:
         case "list":
-            text = runs.list_runs(args.runs)
+            return runs.list_runs(args.runs)
         case "compare":
-            text = runs.compare(args.runs, args.by, args.metric, args.csv, args.latex, args.out)
+            return runs.compare(args.runs, args.by, args.metric, args.csv, args.latex, args.out)
         case "page":
-            text = f"page: {page.write_page(args.runs, args.watch)}"
-        case "doctor":
-            text = doctor.report(args.run)
-    print(printable(text), flush=True)
-    if args.command == "page" and args.watch:
-        page.keep_up(args.runs)
+            return f"page: {page.write_page(args.runs, args.watch)}"
+        case _:
+            return doctor.report(args.run)
 
 
 def main(argv: list[str]) -> None:
@@ -357,10 +351,14 @@ def main(argv: list[str]) -> None:
         if args.command in PLAYING:
             os.environ[DEVICE] = args.device or ""
             args.runs = find_runs(args)
-            PLAYING[args.command](args)
+            text = PLAYING[args.command](args)
         else:
-            read(args)
-        sys.stdout.flush()  # a reader that has gone shows here, and not at the exit
+            text = read(args)
+        print(printable(text), flush=True)  # a reader that has gone shows here
+        if args.command == "page" and args.watch:
+            from evaluation.page import keep_up
+
+            keep_up(args.runs)
     except BrokenPipeError:  # every file was written before the output
         drop_output()
     except Exception as error:

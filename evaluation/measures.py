@@ -7,18 +7,20 @@ responses.
 """
 
 import math
+from collections.abc import Collection
 
 import numpy as np
-import pandas
+from pandas import DataFrame, Series, concat
 
 from rewards import logged
+from training.metrics import logged_parts
 
 KS = (1, 3, 5, 10)
 KEYS = ("method", "greedy", "item", "scheme", "return")  # of a record that its row keeps
 TIE = 1e-9  # returns that differ by less are equal but for rounding
 
 
-def best_of_k(values: list[float], k: int) -> float:
+def best_of_k(values: Collection[float], k: int) -> float:
     """Return the expected largest of k of the values, drawn without replacement.
 
     The values are those of n samples, and this is the unbiased estimate of the best of k samples.
@@ -36,20 +38,29 @@ def best_of_k(values: list[float], k: int) -> float:
     return total / math.comb(len(values), k)
 
 
-def summarize(records: list[dict], measures: dict[str, str], speeds: dict[str, dict]) -> dict:
-    """Return the table {method: {measure: value}}, in the records' order.
+def summarize(
+    played: dict[str, list[dict]],
+    measures: dict[str, str],
+    speeds: dict[str, dict],
+) -> dict:
+    """Return the table {method: {measure: value}} of the records of each method.
 
     `measures` are the task's. `speeds` has more measures of each method. Greedy decoding's measures
     have the prefix greedy/. Every method after the first has "vs", a comparison of its return with
     the first one's, paired by problem.
     """
-    frame = pandas.DataFrame(map(flat, records))
+    rows = []
+    for records in played.values():
+        ends = logged_parts([record["turns"][-1]["parts"] for record in records])
+        for record, parts in zip(records, ends, strict=True):
+            rows.append(flat(record) | parts)
+    frame = DataFrame(rows)
     problems = by_problem(frame, measures)
     groups = problems.groupby(["method", "greedy"], sort=False)
     errors = groups.sem().add_suffix("_se")
-    rows = pandas.concat([groups.mean(), errors], axis=1)
+    values = concat([groups.mean(), errors], axis=1)
     table: dict[str, dict] = {}
-    for (method, greedy), row in rows.iterrows():
+    for (method, greedy), row in values.iterrows():
         prefix = "greedy/" if greedy and method in table else ""
         measured = row.dropna().add_prefix(prefix)
         table.setdefault(method, {}).update(measured)
@@ -57,25 +68,22 @@ def summarize(records: list[dict], measures: dict[str, str], speeds: dict[str, d
     if "pass@1" in problems:
         passed = logged(measures["pass@k"])
         count_schemes(table, frame[frame["greedy"] == main], passed)
-    returns = problems["return"].xs(main, level="greedy")
-    returns = returns.unstack("method")
-    first = next(iter(table))
-    for method, row in table.items():
-        if method != first:
-            gaps = returns[method] - returns[first]
-            row["vs"] = {"method": first} | paired(gaps)
-        row |= speeds.get(method, {})
+    returns = problems["return"].xs(main, level="greedy").unstack("method")
+    first, *others = table
+    for method in others:
+        gaps = returns[method] - returns[first]
+        table[method]["vs"] = {"method": first} | paired(gaps)
+    for method, speed in speeds.items():
+        table[method] |= speed
     return table
 
 
 def flat(record: dict) -> dict:
-    """Return what one row of the table of all joint responses holds."""
+    """Return what one row of the table of all joint responses holds, but for the reward's parts."""
     turns = record["turns"]
     tokens = np.array([turn["tokens"] for turn in turns])  # (turns, agents)
     row = {name: record[name] for name in KEYS}
     row["answers"] = tuple(turns[-1]["responses"])
-    for part, value in turns[-1]["parts"].items():
-        row[logged(part)] = value
     row["mean_turns"] = len(tokens)
     for agent, lengths in enumerate(tokens.T):  # 0 where it did not speak
         if lengths.any():
@@ -85,47 +93,44 @@ def flat(record: dict) -> dict:
     return row
 
 
-def by_problem(frame: pandas.DataFrame, measures: dict[str, str]) -> pandas.DataFrame:
+def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
     """Return the measures of each problem, by method and decoding: means over its samples.
 
-    A part of the reward that a joint response lacks is 0, as in training. One that no joint
-    response of a method has is missing.
+    A part of the reward that no joint response of a method has is missing.
     """
-    keys = ["method", "greedy", "item"]
-    parts = frame.filter(regex="^(reward|metric|agent)/").columns
-    reported = frame.groupby("method")[parts].transform("count") > 0
-    frame[parts] = frame[parts].fillna(0.0).where(reported)
-    groups = frame.groupby(keys, sort=False)
+    groups = frame.groupby(["method", "greedy", "item"], sort=False)
     problems = groups.mean(numeric_only=True)
     problems["distinct"] = groups["answers"].nunique() / groups.size()
     for name, part in measures.items():
         column = logged(part)
         if column not in frame:
             continue
+        values = groups[column]
         if name.endswith("@k"):
             for k in KS:
-                best = groups[column].agg(lambda values, k=k: best_of_k(list(values), k))
-                problems[name[:-1] + str(k)] = best
+                problems[name[:-1] + str(k)] = values.agg(best_of_k, k=k)
         else:
-            earned = (frame[column] > 0).astype(float)
-            earned = earned.where(reported[column])
-            problems[name] = earned.groupby([frame[key] for key in keys], sort=False).mean()
+            rate = values.agg(share_above_0)
+            problems[name] = rate.where(problems[column].notna())
     return problems
 
 
-def count_schemes(table: dict[str, dict], frame: pandas.DataFrame, passed: str) -> None:
+def share_above_0(values: Series) -> float:
+    return (values > 0).mean()
+
+
+def count_schemes(table: dict[str, dict], frame: DataFrame, passed: str) -> None:
     """Set how often each scheme was seen, the most frequent first, and how often it passed.
 
     passed: the column that says whether a joint response passed.
     """
-    schemes = frame.groupby(["method", "scheme"])[passed].agg(["count", "mean"])
+    schemes = frame.groupby(["method", "scheme"])[passed].agg(count="count", pass_rate="mean")
     schemes = schemes.sort_values("count", ascending=False, kind="stable")
-    for (method, scheme), row in schemes.iterrows():
-        seen = table[method].setdefault("schemes", {})
-        seen[scheme] = {"count": int(row["count"]), "pass_rate": row["mean"]}
+    for (method, scheme), row in schemes.to_dict("index").items():
+        table[method].setdefault("schemes", {})[scheme] = row
 
 
-def paired(gaps: pandas.Series) -> dict:
+def paired(gaps: Series) -> dict:
     """Return the mean of differences, its error, and the counts of wins, ties and losses."""
     return {
         "difference": gaps.mean(),

@@ -5,29 +5,30 @@ Prompts, sampling and rewards are those of training, because the same objects ma
 `flags` are those of train.py, resolved (train.Args).
 """
 
+import copy
 import dataclasses
 import itertools
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 
 import numpy as np
-import pandas
 import torch
 
-from magrpo import EVAL, Episode, Node, Play, Rollout, arrangement, generator
-from policies.codec import Prompt, as_text
+from magrpo import Episode, Node, Rollout, arrangement, generator
+from policies.codec import Prompt
 from policies.decoding import SILENCE
 from policies.loading import device, load_agent
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
 from policies.team import Team
-from rewards import largest_return, total
+from rewards import largest_return
 from training import run_folder
 from training.acceleration import accelerate
+from training.defaults import resolve_bits
 from training.flags import part_of
-from training.held_out import episode, play, played, progress
+from training.held_out import episode, joint_record, play
 from training.metrics import sampled_tokens
 from training.plugins import TaskOptions, find_reward, make_task
 from training.reward_runner import Scorer
@@ -121,29 +122,23 @@ class Discussion(Rollout):
 # --- methods --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Method:
-    """Who plays: the agents that are trained, or one model alone, in the place of the team."""
+def methods(flags, is_trained: bool) -> dict[str, tuple[Iterable[int], type[Rollout]]]:
+    """Return the methods that apply: the agents that are trained, and the rollout.
 
-    rollout: type[Rollout] = Rollout
-    trained: Iterable[int] = ()
-    alone: bool = False
-
-
-def methods(flags, is_trained: bool) -> dict[str, Method]:
-    """Return the methods that apply, by name. The one of another model comes last."""
+    The one of another model, which plays in the place of the team, comes last.
+    """
     agents = range(flags.num_agents)
-    table = {}
+    table: dict = {}
     if is_trained:
-        table["trained"] = Method(trained=agents)
-    table["naive"] = Method()
+        table["trained"] = (agents, Rollout)
+    table["naive"] = ((), Rollout)
     if len(agents) > 1:
-        table["sequential"] = Method(Sequential)
-        table["discussion"] = Method(Discussion)
+        table["sequential"] = ((), Sequential)
+        table["discussion"] = ((), Discussion)
         if is_trained and not flags.share:
             for agent in agents:
-                table[f"only-{agent}"] = Method(trained=[agent])
-        table["single"] = Method(alone=True)
+                table[f"only-{agent}"] = ([agent], Rollout)
+        table["single"] = ((), Rollout)
     return table
 
 
@@ -165,57 +160,58 @@ class Player:
 
     def __init__(self, flags, directory: Path | None = None, scorer: Scorer | None = None):
         """Load the agents. `directory` is the run whose trained agents play."""
+        resolve_bits(flags)
         self.flags = flags
         self.task = make_task(part_of(flags, TaskOptions))
         self.sampling = part_of(flags, Sampling)
-        self.team = team = Team(part_of(flags, TeamOptions))
-        self.weights = {False: self.copies()}  # by trained or not
+        self.team = Team(part_of(flags, TeamOptions))
+        self.untrained = self.weights()
+        self.trained = self.untrained
         if directory:
-            run_folder.check_bases(directory, flags.model)
-            run_folder.warn_of_other_code(directory)
-            load_agents(team, directory)
-        self.weights[True] = self.copies()
-        self.scorer = scorer or Scorer(find_reward(self.task), team.bases[0], flags.chat_template)
-        self.largest = largest_return(self.scorer, flags.turns, flags.gamma)
-        accelerate(team.bases)
-        team.to(device())
+            load_agents(self.team, directory)
+            self.trained = self.weights()
+        base = self.team.bases[0]
+        self.scorer = scorer or Scorer(find_reward(self.task), base, flags.chat_template)
+        accelerate(self.team.bases)
+        self.team.to(device())
         if flags.engine:
             from policies.engine import connect
 
-            connect(team, flags.engine)
+            connect(self.team, flags.engine)
 
-    def copies(self) -> list[list]:
-        """Return a copy of each agent's trained weights."""
-        copies = []
-        for agent in range(self.team.size):
-            weights = self.team.parameters_of(agent)
-            copies.append([weight.detach().to("cpu", copy=True) for weight in weights])
-        return copies
-
-    def rollout(self, method: Method) -> Rollout:
-        """Return the rollout in which the method's agents play the run's task."""
+    def weights(self) -> list[list]:
+        """Return a copy of each agent's weights that are trained."""
         agents = range(self.team.size)
-        for agent in agents:
-            values = self.weights[agent in method.trained][agent]
-            for weight, value in zip(self.team.parameters_of(agent), values, strict=True):
-                weight.data.copy_(value)
+        return copy.deepcopy([self.team.parameters_of(agent) for agent in agents])
+
+    def rollout(self, trained: Iterable[int] = (), kind: type[Rollout] = Rollout) -> Rollout:
+        """Return the rollout of a kind in which these agents play trained, the others untrained."""
+        for agent in range(self.team.size):
+            values = self.trained if agent in trained else self.untrained
+            weights = self.team.parameters_of(agent)
+            for weight, value in zip(weights, values[agent], strict=True):
+                weight.data.copy_(value.data)
         options = part_of(self.flags, Episode)
-        if method.rollout is not Rollout:  # its prompts hold partners' texts
-            texts = 2 * len(agents) * options.turns * options.max_new_tokens
+        if kind is not Rollout:  # its prompts hold partners' texts
+            texts = 2 * self.team.size * options.turns * options.max_new_tokens
             limit = options.max_prompt_tokens + texts
             options = dataclasses.replace(options, max_prompt_tokens=limit)
-        return method.rollout(self.team, self.task, self.scorer, options)
+        return kind(self.team, self.task, self.scorer, options)
 
     def play(
-        self, name: str, rollout: Rollout, items: list[dict], seed: int, samples: int
+        self,
+        method: str,
+        rollout: Rollout,
+        items: list[dict],
+        seed: int,
+        samples: int,
     ) -> list[dict]:
         """Return a record per problem and joint response. samples 0: one greedy response."""
-        turns = play(rollout, items, seed, samples, self.sampling, name)
+        turns = play(rollout, items, seed, samples, self.sampling, method)
         records = []
         for number, root in enumerate(turns[0]):
             for sample in range(root.samples):
-                head = {"method": name, "greedy": not samples, "item": number, "sample": sample}
-                head["task_id"] = root.item.get("task_id")
+                head = {"method": method, "greedy": not samples, "item": number, "sample": sample}
                 records.append(head | self.record(rollout, root, sample))
         return records
 
@@ -227,44 +223,41 @@ class Player:
         turns = []
         earned = 0.0
         for node, number in episode(root, sample):
-            texts, parts = played(node, number)
-            earned += self.flags.gamma ** rollout.turn(node) * total(parts, len(texts))
-            turn = {
-                "prompts": list(map(as_text, node.observations)),
-                "responses": texts,
-                "tokens": [len(responses[number].tokens) for responses in node.responses],
-                "parts": parts,
-                "feedback": node.feedback.get(number, []),
-            }
+            turn = joint_record(node, number)
+            turn["tokens"] = [len(responses[number].tokens) for responses in node.responses]
+            turn["feedback"] = node.feedback.get(number, [])
             turns.append(turn)
-        scheme = self.task.scheme(node.item, texts)
-        return {"return": earned / self.largest, "turns": turns, "scheme": scheme}
+            earned += self.flags.gamma ** rollout.turn(node) * turn["reward"]
+        return {
+            "task_id": root.item.get("task_id"),
+            "return": earned / largest_return(self.scorer, self.flags.turns, self.flags.gamma),
+            "turns": turns,
+            "scheme": self.task.scheme(node.item, turns[-1]["responses"]),
+        }
 
-    def speed(self, name: str, rollout: Rollout, items: list[dict], seed: int) -> dict:
+    def speed(self, rollout: Rollout, items: list[dict], seed: int) -> dict:
         """Return the latency as a user of one problem at a time meets it, and tokens a second."""
-        line = Play(1, joints=1, chain=True)
-        warm_up = dataclasses.replace(self.sampling, max_new_tokens=1)
-        rollout(items[:1], (seed, EVAL, 0, 0), warm_up, line)
+        play(rollout, items[:1], seed, 1, self.sampling, "warm-up")
         seconds = []
         tokens = 0
-        with progress(f"{name}, latency", len(items[:TIMED])) as bar:
-            for number, item in enumerate(items[:TIMED]):
-                rollout.seconds.clear()
-                turns = rollout([item], (seed, EVAL, 0, number), self.sampling, line)
-                seconds.append(rollout.seconds["rollout"])
-                tokens += sampled_tokens(itertools.chain(*turns))
-                bar.update()
-        latency = pandas.Series(seconds)
-        row = {"latency_s": latency.mean(), "latency_s_se": latency.sem()}
-        row["tokens_per_s"] = tokens / latency.sum()
-        return pandas.Series(row).dropna().to_dict()  # one problem has no standard error
+        for item in items[:TIMED]:
+            rollout.seconds.clear()
+            turns = play(rollout, [item], seed, 1, self.sampling, "latency")
+            seconds.append(rollout.seconds["rollout"])
+            tokens += sampled_tokens(itertools.chain(*turns))
+        measures = {"latency_s": fmean(seconds), "tokens_per_s": tokens / sum(seconds)}
+        if len(seconds) > 1:
+            measures["latency_s_se"] = stdev(seconds) / len(seconds) ** 0.5
+        return measures
 
 
 def load_agents(team: Team, directory: Path) -> None:
     """Load the agents that a run saved last, and let them see its date."""
-    record = run_folder.read_args(directory)
+    run_folder.check_bases(directory, team.options.model)
+    run_folder.warn_of_other_code(directory)
     if not run_folder.read_summary(directory):
         print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)
+    record = run_folder.read_args(directory)
     for agent in team.policies():
         load_agent(team.base_of[agent], agent, directory / "agents" / str(agent))
     team.set_date(record["date"])

@@ -1,10 +1,8 @@
-"""Show an evaluation: the table, joint responses side by side."""
+"""Show an evaluation: the table, and the joint responses to a problem."""
 
-import itertools
-import shutil
-import textwrap
+from collections.abc import Iterable
 
-import pandas
+from pandas import DataFrame
 
 from training.terminal import printable
 
@@ -21,73 +19,64 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
     schemes: dict[str, dict] = {}
     for method, row in methods.items():
         row = row | row.get("vs", {})
-        rows[method] = {}
-        for name in columns:
-            if name in row:
-                rows[method][name] = cell(row[name], row.get(f"{name}_se"))
+        rows[method] = {name: cell(row, name) for name in columns if name in row}
+        schemes[method] = {}
         counted = row.get("schemes", {})
         total = sum(scheme["count"] for scheme in counted.values())
-        schemes[method] = {}
         for name, scheme in counted.items():
             share = scheme["count"] / total
             schemes[method][name] = f"{share:.2f} ({scheme['pass_rate']:.2f})"
-    return f"{align('method', rows)}\n\n{align('share (pass rate)', schemes)}".rstrip()
+    tables = [align("method", rows)]
+    if any(schemes.values()):
+        tables.append(align("share (pass rate)", schemes))
+    return "\n\n".join(tables)
 
 
-def cell(value: float, error: float | None) -> str:
+def cell(row: dict, name: str) -> str:
+    """Return a measure of a method, with its error if it has one."""
+    value = row[name]
+    error = row.get(f"{name}_se")
     digits = 3 if abs(value) < 10 else 1
     text = f"{value:.{digits}f}"
     return text if error is None else f"{text} ±{error:.{digits}f}"
 
 
 def align(corner: str, rows: dict[str, dict]) -> str:
-    """Return the table of rows by name, which hold cells by column. Return "" without a cell.
+    """Return the table of rows by name, which hold cells by column.
 
     `corner` is the heading of the rows' names.
     """
-    table = pandas.DataFrame(rows.values(), rows, dtype=object).fillna("-")
-    return "" if table.empty else table.rename_axis(columns=corner).to_string()
+    table = DataFrame(rows.values(), rows).rename_axis(columns=corner)
+    return table.to_string(na_rep="-")
 
 
-def show(records: list[dict]) -> str:
+def show(records: Iterable[dict]) -> str:
     """Return the first joint response of each method to each problem, and its scores."""
-    blocks = []
+    first = [record for record in records if record["sample"] == 0]
+    lines = []
     shown = None  # the problem
-    for record in sorted(records, key=lambda record: record["item"]):
-        if record["sample"] > 0:
-            continue
+    for record in sorted(first, key=lambda record: record["item"]):
         if record["item"] != shown:
             shown = record["item"]
-            blocks.append(f"=== {record['task_id'] or shown}")
-            blocks.append(side_by_side(record["turns"][0]["prompts"]))
+            lines.append(f"=== {record['task_id'] or shown}")
+            lines += by_agent(record["turns"][0]["prompts"])
         decoding = "greedy" if record["greedy"] else "sampled"
         for number, turn in enumerate(record["turns"]):
-            scores = []
-            for name, value in turn["parts"].items():
-                if not name.startswith("metric/"):
-                    scores.append(f"{name} {value:.2f}")
+            scores = [f"{name} {value:.2f}" for name, value in turn["parts"].items()]
             head = f"\n--- {record['method']}, {decoding}, turn {number}"
-            blocks.append(f"{head}: {', '.join(scores)}")
-            blocks.append(side_by_side(turn["responses"]))
+            lines.append(f"{head}: {', '.join(scores)}")
+            lines += by_agent(turn["responses"])
             if any(turn["feedback"]):
-                blocks += ["--- feedback", side_by_side(turn["feedback"])]
+                lines += ["--- feedback", *by_agent(turn["feedback"])]
         if scores:
-            blocks.append(f"return {record['return']:.3f}")
-    return "\n".join(blocks)
+            lines.append(f"return {record['return']:.3f}")
+    return "\n".join(lines)
 
 
-def side_by_side(texts: list[str]) -> str:
-    """Return one column per agent, as wide as the terminal allows."""
-    terminal = shutil.get_terminal_size((100, 0))
-    width = max(terminal.columns // len(texts) - 3, 20)
-    columns = []
+def by_agent(texts: list[str]) -> list[str]:
+    """Return the lines of the agents' texts, each with its agent's number before it."""
+    lines = []
     for agent, text in enumerate(texts):
-        lines = [f"agent {agent}"]
-        for line in printable(text).splitlines():
-            lines += textwrap.wrap(line, width, drop_whitespace=False) or [""]
-        columns.append(lines)
-    rows = []
-    for row in itertools.zip_longest(*columns, fillvalue=""):
-        cells = [cell.ljust(width) for cell in row]
-        rows.append(" | ".join(cells).rstrip())
-    return "\n".join(rows)
+        for line in printable(text).split("\n"):
+            lines.append(f"agent {agent} | {line}")
+    return lines

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 
-import pandas
+from pandas import DataFrame, Index, Series, concat, json_normalize
 
 from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
 
@@ -33,7 +33,7 @@ Means ± standard errors over seeds (number of seeds), and differences to the fi
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def read_runs(names: list[str]) -> pandas.DataFrame:
+def read_runs(names: list[str]) -> DataFrame:
     """Return a row for each run.
 
     A part of the reward that a run lacks is 0 there if a run of the same traits and commit reports
@@ -42,15 +42,15 @@ def read_runs(names: list[str]) -> pandas.DataFrame:
     rows = list(map(read_run, run_folders(names)))
     reported = defaultdict(dict)
     for row in rows:
-        reported[row["experiment"]] |= dict.fromkeys(row.pop("parts"), 0.0)
+        reported[row["experiment"]] |= row.pop("parts")
     for row in rows:
         parts = reported[row.pop("experiment")]
-        row["steps"] = pandas.DataFrame([parts | step for step in row["steps"]])
+        row["steps"] = DataFrame([parts | step for step in row["steps"]])
         for name in list(row):
             if name.endswith("/return"):
                 for part in parts:
                     row.setdefault(name.removesuffix("return") + part, 0.0)
-    return pandas.DataFrame(rows)
+    return DataFrame(rows)
 
 
 def read_run(directory: Path) -> dict:
@@ -59,54 +59,58 @@ def read_run(directory: Path) -> dict:
     flags = record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
+    traits = {name: flags[name] for name in sorted(flags.keys() - ASIDE)}
+    traits |= {name: record.get(name) for name in RECORDED}
     row: dict = {"commit": ", then ".join(record["code"])}
-    for name in sorted(flags.keys() - ASIDE):
-        row[name.replace("_", "-")] = words(flags[name])
-    for name in RECORDED:
-        row[name.replace("_", "-")] = words(record.get(name))
-    row["experiment"] = words(row)
+    for name, value in traits.items():
+        row[name.replace("_", "-")] = str(value)
+    row["experiment"] = str(row)
     summary = read_summary(directory)
     tables = {when: summary.get(when, {}) for when in ("before", "after")}
     file = directory / "eval.json"
     if file.exists():
         evaluation = json.loads(file.read_text("utf-8"))
-        row["evaluated"] = words(evaluation["settings"])
+        row["evaluated"] = str(evaluation["settings"])
         tables["eval"] = evaluation["methods"]
-    row |= pandas.json_normalize(tables, sep="/").to_dict("records")[0]
-    row |= {"run": str(directory), "state": state(directory), "seed": flags["seed"]}
-    row["steps"] = [step for step in read_records(directory / "metrics.jsonl") if "return" in step]
-    matches = map(PART.search, itertools.chain(row, *row["steps"]))
-    row["parts"] = {match[0] for match in matches if match}
-    return row
+    row |= json_normalize(tables, sep="/").to_dict("records")[0]
+    steps = read_records(directory / "metrics.jsonl")
+    steps = [step for step in steps if "return" in step]
+    matches = map(PART.search, itertools.chain(row, *steps))
+    return row | {
+        "run": str(directory),
+        "state": state(directory),
+        "seed": flags["seed"],
+        "steps": steps,
+        "parts": {match[0]: 0.0 for match in matches if match},
+    }
 
 
-def words(value) -> str:
-    """Return a trait as a text. Different values have different texts."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def traits(rows: pandas.DataFrame) -> list[str]:
+def traits(rows: DataFrame) -> list[str]:
     return [name for name in rows if "/" not in name and name not in OTHERS]
 
 
-def varying(rows: pandas.DataFrame, columns: list[str]) -> list[str]:
+def varying(rows: DataFrame, columns: list[str]) -> list[str]:
     """Return the columns in which the rows differ."""
     return [name for name in columns if rows[name].nunique(dropna=False) > 1]
 
 
 def list_runs(names: list[str]) -> str:
-    """Return the list of runs: states, steps, returns, and the flags in which they differ."""
+    """Return the list of runs: states, steps, returns, and the flags in which they differ.
+
+    A flag that another commit lacks is left out.
+    """
     rows = read_runs(names)
+    flags = traits(rows.drop(columns=["items", "bases"]).dropna(axis="columns"))
     rows["steps"] = rows["steps"].map(len)
     columns = ["run", "state", "steps", "before/return", "after/return", "seed"]
-    columns += varying(rows, traits(rows.drop(columns=["items", "bases"])))
-    return rows.reindex(columns=columns).to_string(index=False, float_format="{:.3f}".format)
+    table = rows.reindex(columns=columns + varying(rows, flags))
+    return table.to_string(index=False, float_format="{:.3f}".format, na_rep="-")
 
 
 # --- groups ---------------------------------------------------------------------------------------
 
 
-def group_runs(rows: pandas.DataFrame, by: list[str] | None) -> list[str]:
+def group_runs(rows: DataFrame, by: list[str] | None) -> list[str]:
     """Write each run's group into its row: its values of the columns that are returned.
 
     These are the traits, or those of --by, in which the runs differ. Runs of other problems or
@@ -119,7 +123,8 @@ def group_runs(rows: pandas.DataFrame, by: list[str] | None) -> list[str]:
     columns = varying(rows, columns)
     names = []
     for values in rows[columns].to_dict("records"):
-        names.append(", ".join(f"{name} {value}" for name, value in values.items()) or "all")
+        pairs = [f"{name} {value}" for name, value in values.items()]
+        names.append(", ".join(pairs) or "all")
     rows["group"] = names
     for run in rows["run"][rows.duplicated(["group", "seed"])]:
         raise ValueError(
@@ -135,7 +140,7 @@ def check(flag: str, names: list[str], known: Collection[str]) -> None:
             raise ValueError(f"{flag} {name}: no run has it")
 
 
-def notes(rows: pandas.DataFrame, columns: list[str]) -> list[str]:
+def notes(rows: DataFrame, columns: list[str]) -> list[str]:
     """Return a line for each trait, and for the commit, in which runs differ beside the columns."""
     lines = []
     for column in varying(rows, ["commit", *traits(rows)]):
@@ -161,24 +166,26 @@ def compare(
     rows = read_runs(names)
     columns = group_runs(rows, by)
     metrics = [name if name in rows else f"after/{name}" for name in metrics or ()]
-    known = {name for name in rows if "/" in name}
-    known |= {f"after/{name}" for steps in rows["steps"] for name in steps}
+    known = [name for name in rows if "/" in name]
+    for steps in rows["steps"]:
+        known += [f"after/{name}" for name in steps]
     check("--metric", metrics, known)
     metrics = metrics or METRICS
-    values = rows.set_index(["group", "seed"]).reindex(columns=pandas.Index(metrics, name="metric"))
+    if out:
+        draw(rows, metrics, out)
+    values = rows.set_index(["group", "seed"])
+    values = values.reindex(columns=Index(metrics, name="metric"))
     kinds = {"mean": values, "difference": differences(rows, values)}
-    table = estimates(pandas.concat(kinds, names=["kind"]))
+    table = estimates(concat(kinds, names=["kind"]))
     cells = table.apply(cell, axis=1).unstack(sort=False)
     if csv:
         table.to_csv(csv)
     if latex:
         cells.to_latex(latex, escape=True, caption=CAPTION)
-    if out:
-        draw(rows, metrics, out)
     return "\n\n".join([CAPTION, cells.to_string(), *notes(rows, columns)])
 
 
-def differences(rows: pandas.DataFrame, values: pandas.DataFrame) -> pandas.DataFrame:
+def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
     """Return the values minus those of the first group's runs of the same seeds.
 
     What is of other problems or of another unit is not subtracted.
@@ -194,7 +201,7 @@ def differences(rows: pandas.DataFrame, values: pandas.DataFrame) -> pandas.Data
     return gaps.drop(first["group"], level="group")
 
 
-def estimates(values: pandas.DataFrame) -> pandas.DataFrame:
+def estimates(values: DataFrame) -> DataFrame:
     """Return mean, standard error and 95 % interval over seeds, by kind, group and metric.
 
     One value has no error, and equal values have no interval: they do not show their spread.
@@ -202,7 +209,9 @@ def estimates(values: pandas.DataFrame) -> pandas.DataFrame:
     drawn = values.stack().groupby(["kind", "group", "metric"], sort=False)
     table = drawn.agg(["count", "mean", "sem"])
     half = table["sem"].where(table["sem"] > 1e-9) * table["count"].map(t95)
-    return table.assign(low=table["mean"] - half, high=table["mean"] + half)
+    table["low"] = table["mean"] - half
+    table["high"] = table["mean"] + half
+    return table
 
 
 def t95(count: int) -> float:
@@ -213,7 +222,7 @@ def t95(count: int) -> float:
     return 1.96 + 2.37 / freedom + 2.8 / freedom**2
 
 
-def cell(row: pandas.Series) -> str:
+def cell(row: Series) -> str:
     """Return a mean or a difference as a text."""
     if row["count"] == 0:
         return "-"
@@ -225,14 +234,11 @@ def cell(row: pandas.Series) -> str:
     return f"{row['mean']:+.3f} {interval}{count}"
 
 
-def draw(rows: pandas.DataFrame, metrics: list[str], file: str) -> None:
-    """Draw a panel for each metric that is measured at every step: a curve for each group.
-
-    A curve is a running mean over steps. It goes as far as all seeds of its group have come.
-    """
+def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
+    """Draw a panel for each metric that is measured at every step: a curve for each group."""
     from matplotlib.figure import Figure
 
-    steps = pandas.concat(rows.set_index(["group", "run"])["steps"].to_dict())
+    steps = concat(rows.set_index(["group", "run"])["steps"].to_dict())
     metrics = [name.removeprefix("after/") for name in metrics]
     metrics = [name for name in metrics if name in steps]
     if not metrics:
@@ -242,11 +248,23 @@ def draw(rows: pandas.DataFrame, metrics: list[str], file: str) -> None:
         label = f"{metric}: mean ± standard error over seeds"
         axes = figure.add_subplot(len(metrics), 1, number, xlabel="step", ylabel=label)
         for group, values in steps[metric].groupby(level=0, sort=False):
-            seeds = values.droplevel(0).unstack(0).dropna(axis="columns", how="all").dropna()
-            curves = seeds.rolling(len(seeds) // 20 * 2 + 1, center=True, min_periods=1).mean()
-            mean = curves.mean(axis=1)
-            error = curves.sem(axis=1)  # not a number, and not drawn, for one seed
-            axes.plot(mean, label=group)
-            axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25)
+            draw_curve(axes, group, values.droplevel(0).unstack(0))
         axes.legend()
-    figure.savefig(file, dpi=200)
+    try:
+        figure.savefig(file, dpi=200)
+    except ValueError as error:
+        raise ValueError(f"--out {file}: {error}") from error
+
+
+def draw_curve(axes, group: str, seeds: DataFrame) -> None:
+    """Draw a group's running mean over steps, as far as all of its seeds have come.
+
+    seeds: the values by step, a column for each seed.
+    """
+    seeds = seeds.dropna(axis="columns", how="all").dropna()
+    window = len(seeds) // 20 * 2 + 1
+    curves = seeds.rolling(window, center=True, min_periods=1).mean()
+    mean = curves.mean(axis="columns")
+    error = curves.sem(axis="columns")  # not a number, and not drawn, for one seed
+    axes.plot(mean, label=group)
+    axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25)

@@ -17,9 +17,13 @@ import pandas
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import train
-from evaluation.players import Method, Player, load_agents
-from training.defaults import resolve_bits
+from evaluation.players import Player, load_agents
+from training.flags import Parser
 from training.run_folder import ASIDE, find_run
+from training.terminal import fail
+
+TOP = Parser("crossplay.py", __doc__)
+TOP.add_argument("runs", nargs="+")
 
 
 def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
@@ -27,24 +31,25 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
     flags = [train.recorded_flags(find_run(name)) for name in names]
     for other in flags:
         for name in other.keys() - {"lr", "max_steps", *ASIDE}:
-            if other[name] != flags[0][name]:
+            if other[name] != flags[0].get(name):
                 raise ValueError(f"the runs differ in --{name.replace('_', '-')}")
-    options = train.Args(**flags[0] | {"share": False})
-    resolve_bits(options)
-    player = Player(options)
+    player = Player(train.Args(**flags[0] | {"share": False}))
     items = player.task.items("test")[:limit]
     weights = {}
     for name in names:
         load_agents(player.team, find_run(name))
-        weights[name] = player.copies()
+        weights[name] = player.weights()
     returns = pandas.DataFrame(index=names, columns=names, dtype=float)
     for first, partners in itertools.product(names, names):
-        player.weights[True] = [weights[first][0], *weights[partners][1:]]
-        rollout = player.rollout(Method(trained=range(player.team.size)))
+        player.trained = [weights[first][0], *weights[partners][1:]]
+        rollout = player.rollout(range(player.team.size))
         records = player.play(f"{first} with {partners}", rollout, items, seed=0, samples=0)
         returns.loc[first, partners] = statistics.fmean(line["return"] for line in records)
     return returns
 
 
 if __name__ == "__main__":
-    print(crossplay(sys.argv[1:]).round(3).to_string())
+    try:
+        print(crossplay(TOP.parse_args().runs).round(3).to_string())
+    except Exception as error:
+        fail(TOP, error)

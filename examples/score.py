@@ -6,7 +6,6 @@ A line of the file is {"item": {...}, "responses": ["...", ...]}. It prints each
 reward and the reward's parts. A reward that asks a language model asks --model.
 """
 
-import argparse
 import json
 import sys
 from dataclasses import replace
@@ -18,17 +17,19 @@ from policies.loading import device, load_base
 from policies.model_names import TeamOptions
 from rewards import total
 from training.defaults import resolve_bits
-from training.flags import part_of
+from training.flags import Parser, part_of
 from training.plugins import TaskOptions, find_reward, make_task
 from training.reward_runner import Scorer
 from training.run_folder import read_records
+from training.terminal import fail
+
+TOP = Parser("score.py", __doc__)
+TOP.add_argument("file", type=Path)
 
 
 def score(argv: list[str]) -> list[dict]:
     """Return the lines of a file with their rewards."""
-    top = argparse.ArgumentParser(description=__doc__)
-    top.add_argument("file", type=Path)
-    args, flags = top.parse_known_args(argv)
+    args, flags = TOP.parse_known_args(argv)
     options = train.parse(flags)
     scorer = Scorer(find_reward(make_task(part_of(options, TaskOptions))))
     if scorer.questions:
@@ -36,8 +37,12 @@ def score(argv: list[str]) -> list[dict]:
         team = replace(part_of(options, TeamOptions), lora_rank=0)
         scorer.base = load_base(options.model[0], [0], team).to(device())
         scorer.chat = options.chat_template
+    args.file.stat()  # an error without a file
     rows = read_records(args.file)
-    scores = scorer([(row["item"], row["responses"]) for row in rows])
+    try:
+        scores = scorer([(row["item"], row["responses"]) for row in rows])
+    except KeyError as error:
+        raise ValueError(f"{args.file}: a line, or its item, has no field {error}") from error
     for row, parts in zip(rows, scores, strict=True):
         row["reward"] = total(parts, len(row["responses"]))
         row["parts"] = parts
@@ -45,5 +50,8 @@ def score(argv: list[str]) -> list[dict]:
 
 
 if __name__ == "__main__":
-    for row in score(sys.argv[1:]):
-        print(json.dumps(row))
+    try:
+        for row in score(sys.argv[1:]):
+            print(json.dumps(row))
+    except Exception as error:
+        fail(TOP, error)

@@ -8,9 +8,17 @@ An adapter is merged into its base. A .gguf needs pip install gguf.
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+from training.flags import Parser
+from training.terminal import fail
+
+TOP = Parser("whole.py", __doc__)
+TOP.add_argument("source", type=Path)
+TOP.add_argument("folder", type=Path)
 
 
 def merged(folder: Path):
@@ -34,8 +42,19 @@ def unpacked(file: Path):
     return model, AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
 
 
-if __name__ == "__main__":
-    source, folder = map(Path, sys.argv[1:])
-    model, tokenizer = unpacked(source) if source.suffix == ".gguf" else merged(source)
+def make_whole(source: Path, folder: Path) -> None:
+    if source.is_file() and source.suffix == ".gguf":
+        model, tokenizer = unpacked(source)
+    elif (source / "adapter_config.json").is_file():
+        model, tokenizer = merged(source)
+    else:
+        raise ValueError(f"{source} is neither a .gguf file nor the folder of an adapter")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    try:
+        make_whole(**vars(TOP.parse_args()))
+    except Exception as error:
+        fail(TOP, error)

@@ -44,46 +44,61 @@ def test_what_changes_no_experiment_makes_no_group(tmp_path):
     write(tmp_path, "a", 0, batch_size=12, engine=["http://one"])
     write(tmp_path, "b", 1, batch_size=6, devices=2, eval_every=3, engine=["http://two"])
     write(tmp_path, "c", 2, batch_size=12, code=["bbb"])
-    assert groups_of(tmp_path) == {"engine true": [0, 1], "engine false": [2]}
+    assert groups_of(tmp_path) == {"engine True": [0, 1], "engine False": [2]}
     assert groups_of(tmp_path, by=["commit"]) == {"commit aaa": [0, 1], "commit bbb": [2]}
     said = runs.compare([str(tmp_path)], ["advantage"])
     assert "\n\ncommit: aaa (all), bbb (all)" in said
-    assert "\n\nengine: true (all), false (all)" in said
+    assert "\n\nengine: True (all), False (all)" in said
+
+
+ALL = "return reward/x metric/pass"
 
 
 @pytest.mark.parametrize(
-    ("name", "one", "other", "units"),
+    ("name", "one", "other", "units", "subtracted"),
     [
-        ("lr", [1e-4, 1e-4, 2e-4], [1e-4, 2e-4, 2e-4], 0),
-        ("bases", {"m": "1"}, {"m": "2"}, 0),
-        ("init", ["1", "2"], ["1", "3"], 0),
-        ("max_steps", [5], [3, 5], 0),  # a run that went on with another schedule
-        ("items", {"test": "1"}, {"test": "2"}, 1),
-        ("maximum", 4.0, 3.0, 1),
-        ("unit", "turn", "episode", 1),
+        ("advantage", "mean", "std", 0, ALL),
+        ("num_agents", 2, 1, 0, ALL),  # the control, on the same items
+        ("lr", [1e-4, 1e-4, 2e-4], [1e-4, 2e-4, 2e-4], 0, ALL),
+        ("bases", {"m": "1"}, {"m": "2"}, 0, ALL),
+        ("init", ["1", "2"], ["1", "3"], 0, ALL),
+        ("max_steps", [5], [3, 5], 0, ALL),  # a run that went on with another schedule
+        ("items", {"test": "1"}, {"test": "2"}, 1, ""),
+        ("eval_limit", 100, 7, 1, ""),
+        ("maximum", 4.0, 3.0, 1, "metric/pass"),
+        ("unit", "turn", "episode", 1, "metric/pass"),
+        ("turns", 1, 2, 1, "metric/pass"),
+        ("gamma", 1.0, 0.5, 1, "metric/pass"),
+        ("reward", None, "code_pass", 1, "metric/pass"),
     ],
 )
-def test_what_tells_experiments_apart_does_so_whoever_else_is_named(
-    name, one, other, units, tmp_path
+def test_measures_of_other_problems_or_units_are_not_subtracted(
+    name, one, other, units, subtracted, tmp_path
 ):
-    write(tmp_path, "x", 0, **{name: one})
-    write(tmp_path, "y", 1, **{name: other})
+    """What tells experiments apart does so whoever else is named, and some of it the unit, too."""
+    write(tmp_path, "x", 0, parts={"reward/x": 1.0}, **{name: one})
+    write(tmp_path, "y", 1, parts={"reward/x": 1.0}, **{name: other})
     assert list(groups_of(tmp_path).values()) == [[0], [1]]
-    assert len(groups_of(tmp_path, by=["advantage"])) == 1 + units
-    write(tmp_path, "z", 2, **{name: one}, advantage="std")
-    assert list(groups_of(tmp_path).values()) == [[0], [1], [2]]
+    assert len(groups_of(tmp_path, by=["temperature"])) == 1 + units
+    write(tmp_path, "y2", 0, parts={"reward/x": 1.0}, **{name: other})
+    counts = table_of(tmp_path, *ALL.split()).loc["difference"]["count"].tolist()
+    assert counts == [int(metric in subtracted.split()) for metric in ALL.split()]
+    write(tmp_path, "z", 2, **{name: one}, top_k=7)
+    assert list(groups_of(tmp_path).values()) == [[0], [1, 0], [2]]
 
 
 def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
     write(tmp_path, "a")
     write(tmp_path, "b", code=["bbb"])
-    with pytest.raises(ValueError, match=r"b has the seed of another run.*--by FLAG"):
-        runs.compare([str(tmp_path)])
     assert "commit aaa" in runs.compare([str(tmp_path)], ["commit"])
-    with pytest.raises(ValueError, match=r"--by advantag: no run has it .did you mean advantage"):
-        runs.compare([str(tmp_path)], ["advantag"])
-    with pytest.raises(ValueError, match=r"after/metric/pas: no run has it .did you mean"):
-        runs.compare([str(tmp_path / "a")], None, ["metric/pas"])
+    for message, options in (
+        ("b has the seed of another run.*--by FLAG", {}),
+        ("--by advantag: no run has it", {"by": ["advantag"]}),
+        ("after/metric/pas: no run has it", {"by": ["commit"], "metrics": ["metric/pas"]}),
+        ("--out x.foo: Format 'foo' is not supported", {"by": ["commit"], "out": "x.foo"}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            runs.compare([str(tmp_path)], **options)
 
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -128,28 +143,6 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
         ("c", "+0.200 (1)"),
         ("d", "-0.000 (3)"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "subtracted"),
-    [
-        ("advantage", "std", "return reward/x metric/pass"),
-        ("items", {"test": "2"}, ""),
-        ("eval_limit", 7, ""),
-        ("maximum", 3.0, "metric/pass"),
-        ("unit", "episode", "metric/pass"),
-        ("turns", 2, "metric/pass"),
-        ("gamma", 0.5, "metric/pass"),
-        ("num_agents", 1, "return reward/x metric/pass"),  # the control, on the same items
-        ("reward", "code_pass", "metric/pass"),
-    ],
-)
-def test_measures_of_other_problems_or_units_are_not_subtracted(name, value, subtracted, tmp_path):
-    write(tmp_path, "a", parts={"reward/x": 1.0})
-    write(tmp_path, "b", parts={"reward/x": 1.0}, **{name: value})
-    metrics = ["return", "reward/x", "metric/pass"]
-    counts = table_of(tmp_path, *metrics).loc["difference"]["count"].tolist()
-    assert counts == [int(metric in subtracted.split()) for metric in metrics]
 
 
 def test_a_part_that_was_never_earned_is_0_and_one_that_is_not_reported_is_missing(tmp_path):
@@ -202,7 +195,7 @@ def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):
     with lock_run_folder(tmp_path / "b"):
         said = runs.list_runs([str(tmp_path)])
     assert re.search(r"a +finished +5 +0.625 +0.625 +1 \[0.003, 0.003\] +\[5\]", said)
-    assert re.search(r"b +running +2 +NaN +NaN +0 \[0.001, 0.001\] +\[9\]", said)
+    assert re.search(r"b +running +2 +- +- +0 \[0.001, 0.001\] +\[9\]", said)
     assert re.search("c +unfinished +0", said)
     assert "temperature" not in said
     assert "items" not in said  # a digest says nothing to a reader

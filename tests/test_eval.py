@@ -13,6 +13,7 @@ import pytest
 from helpers import (
     args_of,
     edit_args,
+    edit_json,
     read_json,
     refused_by_eval,
     run_eval,
@@ -23,7 +24,8 @@ from helpers import (
 )
 
 import eval as evaluation
-from evaluation import players, report
+from evaluation import players
+from evaluation.report import by_agent
 from magrpo import Rollout
 from tasks import Coop
 from training.run_folder import read_records
@@ -43,14 +45,17 @@ def solo(team) -> Path:
     return train_run(team.parent / "solo", SMALL, "--num-agents 1")
 
 
+def evaluated(folder: Path, *flags) -> Path:
+    """Evaluate, and return the folder of every file that it can write."""
+    folder.mkdir()
+    run_eval(*flags, f"--json {folder}/json --csv {folder}/csv --samples {folder}/samples")
+    return folder
+
+
 @pytest.fixture(scope="module")
 def whole(team, solo) -> Path:
-    """The folder of a whole evaluation of both runs, with every file that it can write."""
-    path = team.parent / "whole"
-    path.mkdir()
-    outputs = f"--json {path}/json --csv {path}/csv --samples {path}/samples"
-    run_eval(f"--run {team} {solo} --limit 2 --num-samples 4", outputs)
-    return path
+    """A whole evaluation of both runs."""
+    return evaluated(team.parent / "whole", f"--run {team} {solo} --limit 2 --num-samples 4")
 
 
 def methods(path: Path) -> dict:
@@ -122,16 +127,6 @@ def test_the_second_round_of_a_discussion_counts(whole, team):
         assert line["return"] == pytest.approx(total(second["parts"]) / 4)
 
 
-def test_another_reward_and_two_turns(team, tmp_path):
-    short = f"--limit 1 --method trained --json {tmp_path}/json --greedy"
-    run_eval("--run", team, short, "--reward code_paper --turns 2 --split dev")
-    settings = read_json(tmp_path / "json")["settings"]
-    assert (settings["reward"], settings["maximum"], settings["split"]) == ("code_paper", 8, "dev")
-    row = methods(tmp_path)["trained"]
-    assert not {"greedy/return", "pass@3"} & row.keys()
-    assert row["tokens_per_problem"] > row["length/0"] + row["length/1"]  # of both turns
-
-
 def test_only_the_baselines_show_a_partner_s_text(team, monkeypatch):
     flags = evaluation.run_flags(evaluation.parse(["--run", str(team)]), team)
     player = players.Player(flags, team)
@@ -140,7 +135,7 @@ def test_only_the_baselines_show_a_partner_s_text(team, monkeypatch):
     for kind in (Rollout, players.Sequential, players.Discussion):
         with monkeypatch.context() as patch:
             calls = watch(patch, Rollout, "encode")
-            player.play("x", player.rollout(players.Method(kind)), items, 0, 1)
+            player.play("x", player.rollout((), kind), items, 0, 1)
         prompts[kind] = [text for *_, text in calls]
     own = prompts[Rollout]
     assert len(own) == 2
@@ -186,32 +181,23 @@ def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkey
     flags.turns = 3
     flags.max_new_tokens = 2
     monkeypatch.setattr(evaluation, "run_flags", lambda *_: flags)
-    run_eval(f"--greedy --task x --samples {tmp_path}/samples --json {tmp_path}/json")
+    path = evaluated(tmp_path / "game", "--greedy --task x")
     returns = defaultdict(list)
-    for line in read_records(tmp_path / "samples"):
+    for line in read_records(path / "samples"):
         returns[line["method"]].append(line["return"])
         assert line["scheme"] == f"turn {(0, 1, 1, 2)[line['item']]}"
     names = ["naive", "sequential", "discussion"]
     assert list(returns) == names if alternate else [*names, "single"]
-    assert ("no method single: " in capsys.readouterr().err) == alternate
     for values in returns.values():
         assert values == pytest.approx([0.5**due / largest for due in (0, 1, 1, 2)])
-    assert read_json(tmp_path / "json")["settings"]["maximum"] == largest
+    assert read_json(path / "json")["settings"]["maximum"] == largest
+    if alternate:  # it is for two: who is named has to play
+        assert "no method single: " in capsys.readouterr().err
+        with pytest.raises(SystemExit):
+            run_eval("--greedy --task x --method single")
 
 
 # --- what is left out, and what is refused --------------------------------------------------------
-
-
-def test_a_method_that_cannot_play_is_left_out_or_refused(team, tmp_path, monkeypatch, capsys):
-    """Prompts with partners' texts have lengths that nobody knows before."""
-    monkeypatch.setattr(players, "shown", lambda *_: "a " * 9000)
-    flags = f"--run {team} --limit 1 --greedy --json {tmp_path}/json"
-    with pytest.raises(SystemExit):
-        run_eval(flags, "--method sequential")
-    assert "error: a prompt has" in capsys.readouterr().err
-    run_eval(flags)
-    assert not {"sequential", "discussion"} & methods(tmp_path).keys()
-    assert "no method sequential: TooLong: a prompt has" in capsys.readouterr().err
 
 
 def test_runs_of_one_table_play_alike(team, solo, tmp_path, capsys):
@@ -221,26 +207,29 @@ def test_runs_of_one_table_play_alike(team, solo, tmp_path, capsys):
         edit_args(other, **own | {name: value})
         told = refused_by_eval(capsys, "--run", team, other)
         assert f"--{name.replace('_', '-')}" in told
-    three = train_run(tmp_path / "three", SMALL, "--num-agents 3 --eval-limit none")
-    assert "the items of test are not" in refused_by_eval(capsys, "--run", team, three)
+    edit_json(other / "args.json", args=own, items={"test": "of another list"})
+    assert "the items of test are not" in refused_by_eval(capsys, "--run", team, other)
+
+
+def test_another_single_model_is_of_method_single(team, capsys):
+    command = f"--run {team} --single-model tiny --method naive trained"
+    assert "--single-model is of the method single" in refused_by_eval(capsys, command)
 
 
 # --- showing, asking ------------------------------------------------------------------------------
 
 
-def test_show_prints_joint_responses_side_by_side(team, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "90")
+def test_show_prints_the_joint_responses_of_each_method(team, capsys):
     run_eval("show 2 --run", team, "--method trained naive")
     said = capsys.readouterr().out
     assert said.count("=== coop/test/") == 2
     assert "--- trained, sampled, turn 0: structure" in said
     assert "--- naive, greedy, turn 0: structure" in said
-    assert " | agent 1" in said
-    assert max(map(len, said.splitlines())) <= 90
+    assert "\nagent 1 | " in said
 
 
 def test_a_model_s_text_cannot_control_the_terminal():
-    assert report.side_by_side(["a\x1b[2Jb\r\n\tc\x07"]).split() == ["agent", "0", "a[2Jb", "c"]
+    assert by_agent(["a\x1b[2Jb\r\n\tc\x07"]) == ["agent 0 | a[2Jb", "agent 0 |     c"]
 
 
 class Told(Coop):
@@ -251,20 +240,25 @@ class Told(Coop):
 
 
 def test_ask_answers_as_the_evaluation_does(team, tmp_path, capsys):
+    """With another task and reward than the run's, and on dev."""
     flags = f"--run {team} --task test_eval.Told --turns 2"
-    samples = tmp_path / "samples"
-    run_eval(flags, f"--limit 1 --method trained --greedy --samples {samples}")
-    [line] = read_records(samples)
+    play = "--limit 1 --method trained --greedy --reward code_paper --split dev"
+    path = evaluated(tmp_path / "told", flags, play)
+    settings = read_json(path / "json")["settings"]
+    assert (settings["reward"], settings["maximum"], settings["split"]) == ("code_paper", 8, "dev")
+    row = methods(path)["trained"]
+    assert not {"greedy/return", "pass@3"} & row.keys()
+    assert row["tokens_per_problem"] > row["length/0"] + row["length/1"]  # of both turns
+    [line] = read_records(path / "samples")
     first, second = line["turns"]
     assert first["feedback"] == [f"told {len(first['responses'][0])}", "more"]
     capsys.readouterr()
-    item = Coop().items("test")[0]
+    item = Coop().items("dev")[0]
     evaluation.main(["ask", json.dumps(item), *words(flags)])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "turn 1:" in said
-    for text in (*first["responses"], *second["responses"], first["feedback"][0]):
-        for row in text.splitlines():
-            assert " ".join(row.split()) in said
+    said = capsys.readouterr().out
+    for number, turn in enumerate((first, second)):
+        assert "\n".join([f"turn {number}: ", *by_agent(turn["responses"])]) in said
+    assert "\n".join(["--- feedback", *by_agent(first["feedback"])]) in said
 
 
 def test_models_without_a_run_make_a_team_of_their_number():

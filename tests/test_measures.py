@@ -16,18 +16,16 @@ from evaluation import measures
 @pytest.mark.parametrize("values", [[0, 0, 1], [0.2, 0.8, 0.8, 0.0, 1.0], [0.5]])
 def test_best_of_k_is_the_mean_over_all_subsets(values):
     for k in range(1, len(values) + 1):
-        subsets = itertools.combinations(values, k)
-        brute = statistics.fmean(max(subset) for subset in subsets)
+        brute = statistics.fmean(map(max, itertools.combinations(values, k)))
         assert measures.best_of_k(values, k) == pytest.approx(brute, abs=1e-12)
     assert math.isnan(measures.best_of_k(values, len(values) + 1))
 
 
 def test_a_paired_comparison_sees_what_two_errors_do_not():
     gaps = [0.1, 0.12, 0.08, 0.1, -0.1, 0]
-    compared = measures.paired(pandas.Series(gaps))
-    assert compared["difference"] == pytest.approx(0.05)
-    assert compared["difference_se"] == pytest.approx(statistics.stdev(gaps) / 6**0.5)
-    assert (compared["win"], compared["tie"], compared["loss"]) == (4, 1, 1)
+    error = statistics.stdev(gaps) / 6**0.5
+    expected = {"difference": 0.05, "difference_se": error, "win": 4, "tie": 1, "loss": 1}
+    assert measures.paired(pandas.Series(gaps)) == pytest.approx(expected)
     assert measures.paired(pandas.Series([0.5]))["difference_se"] is None
 
 
@@ -41,7 +39,6 @@ def record(method, item, sample, passed, greedy=False, tokens=((3, 5),)) -> dict
         "method": method,
         "greedy": greedy,
         "item": item,
-        "sample": sample,
         "scheme": "decorator" if passed else "unused",
         "return": 2.5 * passed / 4,
         "turns": [turn | {"tokens": list(numbers)} for numbers in tokens],
@@ -49,12 +46,11 @@ def record(method, item, sample, passed, greedy=False, tokens=((3, 5),)) -> dict
 
 
 def test_the_table_has_every_measure():
-    records = [record("a", item, s, item == 0 or s == 0) for item in (0, 1) for s in range(4)]
-    records += [record("a", item, 0, True, greedy=True) for item in (0, 1)]
-    records += [record("b", i, s, False, tokens=[(9, 1)]) for i in (1, 0) for s in range(4)]
-    table = measures.summarize(records, OWN, {"a": {"latency_s": 1.0}})
-    a, b = table.values()
-    for name, value in {
+    a = [record("a", item, s, item == 0 or s == 0) for item in (0, 1) for s in range(4)]
+    a += [record("a", item, 0, True, greedy=True) for item in (0, 1)]
+    b = [record("b", i, s, False, tokens=[(9, 1)]) for i in (1, 0) for s in range(4)]
+    a, b = measures.summarize({"a": a, "b": b}, OWN, {"a": {"latency_s": 1.0}}).values()
+    expected = {
         "return": (1 + 0.25) / 2 * 2.5 / 4,
         "return_se": 2.5 / 4 * 0.75 / 2,
         "greedy/return": 2.5 / 4,
@@ -68,8 +64,8 @@ def test_the_table_has_every_measure():
         "tokens_per_problem": 8,
         "latency_s": 1.0,
         "longest": 5,
-    }.items():
-        assert a[name] == pytest.approx(value), name
+    }
+    assert {name: a[name] for name in expected} == pytest.approx(expected)
     assert "pass@5" not in a  # there are four samples
     assert b["length/0"] == 9
     assert "latency_s" not in b
@@ -87,11 +83,10 @@ def test_the_table_has_every_measure():
 def test_a_part_that_a_response_lacks_is_0_and_one_that_a_method_lacks_is_missing(whole):
     records = [record("a", item, s, True) for item in (0, 1) for s in (0, 1)]
     for number in {0, 1, 2, 3} - {whole}:
-        parts = records[number]["turns"][0]["parts"]
-        del parts["tests"], parts["metric/pass"]
+        records[number]["turns"][0]["parts"] = {"cooperation": 1.5}
     other = record("b", 0, 0, True)
     other["turns"][0]["parts"] = {"style": 1.0}
-    a, b = measures.summarize([*records, other], OWN, {}).values()
+    a, b = measures.summarize({"a": records, "b": [other]}, OWN, {}).values()
     assert (a["reward/tests"], a["metric/pass"], a["pass@1"]) == (0.25, 0.25, 0.25)
     assert a["schemes"] == {"decorator": {"count": 4, "pass_rate": 0.25}}
     assert "reward/style" not in a
@@ -99,5 +94,6 @@ def test_a_part_that_a_response_lacks_is_0_and_one_that_a_method_lacks_is_missin
 
 
 def test_the_length_of_a_response_is_that_of_the_turns_at_which_its_agent_spoke():
-    a = measures.summarize([record("a", 0, 0, True, tokens=[(3, 0), (0, 5)])], OWN, {})["a"]
+    a = record("a", 0, 0, True, tokens=[(3, 0), (0, 5)])
+    a = measures.summarize({"a": [a]}, OWN, {})["a"]
     assert (a["length/0"], a["length/1"], a["tokens_per_problem"], a["longest"]) == (3, 5, 8, 8)

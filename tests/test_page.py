@@ -1,6 +1,6 @@
 """eval.py page: python -m pytest tests/test_page.py
 
-`python -m pytest -m browser tests/test_page.py` opens pages in headless Chromium. That takes
+`python -m pytest -m browser tests/test_page.py` opens a page in headless Chromium. That takes
 `pip install playwright` and a Chromium: one in the PATH, or `playwright install chromium`.
 """
 
@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, edit_json, read_json, refused_by_eval, run_eval, write_lines, write_run
+from helpers import ROOT, edit_json, read_json, run_eval, write_lines, write_run
 
 EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\ud800"
 
@@ -49,7 +49,7 @@ def bare(tmp_path) -> Path:
 
 def page_of(*runs: Path) -> Path:
     run_eval("page", *runs)
-    return runs[0].parent / "page.html"
+    return runs[0] / "page.html"
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -64,9 +64,7 @@ def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
     text = page.read_text()
     [line] = re.findall(r"^ *const DATA = (.*);$", text, re.MULTILINE)
     [first, second] = json.loads(line)["runs"]
-    asked = [first["prompts"][record["prompts"]] for record in first["samples"]]
-    assert asked[:3] == [sample(0, 0, turn)["prompts"] for turn in (0, 0, 1)]
-    assert len(first["prompts"]) == 4  # samples and examples share their prompts
+    assert first["samples"][0] == sample(0, 0, 0)
     assert first["samples"][-1]["responses"] == [EVIL, ""]
     assert first["summary"] == read_json(run / "summary.json")
     assert (second["samples"], second["summary"]) == ([], {})
@@ -81,75 +79,80 @@ def test_a_page_is_watched_until_its_runs_are_finished(bare, monkeypatch):
 
     def finish(seconds):
         waits.append(seconds)
-        assert f'"reload": {seconds}' in (bare.parent / "page.html").read_text()
+        assert f'"reload": {seconds}' in (bare / "page.html").read_text()
         (bare / "summary.json").write_text('{"steps": 1}')
 
     monkeypatch.setattr("time.sleep", finish)
     run_eval("page --watch", bare)
     assert len(waits) == 1
-    assert '"reload": null' in (bare.parent / "page.html").read_text()
-
-
-def test_what_is_not_such_a_page_is_kept(run, capsys):
-    page = run.parent / "page.html"
-    page.write_text("<!doctype html> mine")
-    assert "page.html is not a page of eval.py" in refused_by_eval(capsys, "page", run)
-    assert page.read_text() == "<!doctype html> mine"
+    assert '"reload": null' in (bare / "page.html").read_text()
 
 
 # --- in a browser ---------------------------------------------------------------------------------
 
-
-@pytest.fixture
-def tab():
-    """A browser's tab. It may have no error, and ask for no file but its page."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
-    with playwright.sync_playwright() as starter:
-        program = shutil.which("chromium") or shutil.which("google-chrome")
-        try:
-            browser = starter.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: {error}")
-        tab = browser.new_page(viewport={"width": 1366, "height": 768})
-        seen = []
-        tab.on("pageerror", lambda error: seen.append(str(error)))
-        tab.on("console", lambda message: seen.append(message.text))
-        tab.on("request", lambda request: seen.append(request.url))
-        yield tab
-        assert seen == [tab.url]
-        browser.close()
+SCRIPT = """<pre id="failed"></pre><script>
+  const failed = [];
+  const check = (what, holds) => holds || failed.push(what);
+  const card = (number) => document.querySelectorAll("#samples > .card")[number];
+  const text = (place, selector) => place.querySelector(selector)?.textContent;
+  const send = (place, event) => place.dispatchEvent(event);
+  const press = (words) => [...document.querySelectorAll("button")]
+    .find((button) => button.textContent.startsWith(words)).click();
+  for (let time = 0; time < 4; time++) {  // the last stop is 3
+    send(document.body, new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+  }
+  const head = text(card(0), "h3");
+  check("a held-out problem is shown", head.includes("step 3, p/0. Changes since step 0"));
+  byId("view").value = "first training problem of a step, sampled";
+  send(byId("view"), new Event("change"));
+  check("another problem marks no change", text(card(0), "h3").includes("no change is marked"));
+  check("texts stay texts", text(card(1), ".response") == EVIL);
+  check("no text is an element", !document.querySelector("b b, .text b, .text script"));
+  check("the title is the runs'", document.title == RUNS.map((run) => run.name).join(" beside "));
+  check("a run without samples", card(2).textContent.includes("no joint response"));
+  check("a run that goes on", byId("heldout").children[2].textContent.includes("not finished"));
+  const select = document.querySelector("#charts select");
+  select.value = "kl/0";
+  send(select, new Event("change"));
+  const picture = document.querySelector("#charts svg");
+  const { x, y, width } = picture.getBoundingClientRect();
+  const place = { clientX: x + width / 2, clientY: y + 9, buttons: 1 };
+  send(picture, new PointerEvent("pointerdown", place));
+  check("a chart moves the slider", text(document, "#step") == "step 1 of 3");
+  check("changes are marked", card(0).querySelector(".added"));
+  byId("marked").click();
+  check("changes are not marked", !document.querySelector("#samples .added"));
+  press("turn 1");
+  press("rank 2");
+  for (const kind of ["prompts", "responses"]) {  // an element a line
+    const asked = SAMPLE[kind][0].replace("\\n", "");
+    check(kind, text(document, `#samples .${kind.slice(0, -1)}`) == asked);
+  }
+  // One of two samples has the bonus, not the first by its rank: the mean is .5 at both steps.
+  const rows = [...card(0).querySelectorAll(".panel tr")];
+  const row = rows.find((line) => line.textContent.includes("bonus"));
+  const cells = [...row.querySelectorAll("td")].slice(-3).map((cell) => cell.textContent);
+  check("means of a part", String(cells) == "0.5,0.5,±0");
+  press("+ chart");
+  check("another chart", document.querySelectorAll("#charts select").length == 3);
+  byId("failed").textContent = JSON.stringify(failed);
+</script>"""
 
 
 @pytest.mark.browser
-def test_runs_stand_beside_each_other_and_a_slider_moves_them_all(tab, run, bare, tmp_path):
+def test_runs_stand_beside_each_other_and_a_slider_moves_them_all(run, bare, tmp_path):
     other = shutil.copytree(run, tmp_path / "<b>other")
     write_lines(other / "samples.jsonl", [sample(0, 1, 0, responses=[EVIL, ""])])
-    tab.goto(page_of(run, other, bare).as_uri())
-    cards = tab.locator("#samples > .card")
-    head = cards.first.locator("h3")
-    tab.focus("#slider")  # which would move by itself, too
-    for _ in range(4):  # the last stop is 3
-        tab.keyboard.press("ArrowRight")
-    assert "since step 2" in head.text_content()  # it shows a held-out problem
-    tab.locator("#view").select_option("first training problem of a step, sampled")
-    assert "no change is marked" in head.text_content()  # it has another problem
-    assert cards.nth(1).locator(".response").first.text_content() == EVIL
-    assert tab.locator("b b, .text b, .text script").count() == 0
-    assert "no joint response" in cards.nth(2).text_content()
-    assert "not finished" in tab.locator("#heldout > .card").nth(2).text_content()
-    tab.locator("#charts select").first.select_option("kl/0")
-    tab.click("#charts svg >> nth=0")
-    assert tab.text_content("#step") == "step 1 of 3"
-    assert cards.first.locator(".added").count() > 0
-    tab.uncheck("#marked")
-    assert tab.locator("#samples .added").count() == 0
-    tab.click("text=turn 1")
-    tab.click("text=rank 2")
-    for kind in ("prompts", "responses"):  # an element a line
-        text = sample(1, 0, 1)[kind][0].replace("\n", "")
-        assert tab.text_content(f"#samples .{kind[:-1]}") == text
-    # One of two samples has the bonus, and not the first by its rank: the mean is .5 at both steps.
-    row = cards.first.locator(".panel tr", has_text="bonus")
-    assert row.locator("td").all_text_contents()[-3:] == ["0.5", "0.5", "±0"]
-    tab.click("#more")
-    assert tab.locator("#charts select").count() == 3
+    page = page_of(run, other, bare)
+    data = {"EVIL": EVIL, "SAMPLE": sample(1, 0, 1)}
+    script = SCRIPT
+    for name, value in data.items():
+        script = script.replace(name, json.dumps(value).replace("<", "\\u003c"))
+    page.write_text(page.read_text() + script)
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
+    with playwright.sync_playwright() as starter:
+        program = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = starter.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        tab = browser.new_page()
+        tab.goto(page.as_uri())
+        assert tab.text_content("#failed") == "[]"

@@ -80,13 +80,9 @@ class Parser(argparse.ArgumentParser):
     def add_fields(self, flags: type, headings: dict[str, str]) -> None:
         """Add a flag for every field of a dataclass, in order. headings: by their first flag."""
         for field in dataclasses.fields(flags):
-            options = dict(field.metadata)
             if field.name in headings:
                 group = self.add_argument_group(headings[field.name])
-            if isinstance(field.default, bool):
-                options["action"] = argparse.BooleanOptionalAction  # --no-... undoes a flag file's
-            name = "--" + field.name.replace("_", "-")
-            group.add_argument(name, default=field.default, **options)
+            add_field(group, field, field.default)
 
     def convert_arg_line_to_args(self, line):
         return shlex.split(line, comments=True)
@@ -105,6 +101,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+
+def add_field(group, field: dataclasses.Field, default) -> None:
+    """Add the flag of a dataclass's field to a group of a parser."""
+    options = dict(field.metadata)
+    if isinstance(field.default, bool):
+        options["action"] = argparse.BooleanOptionalAction  # --no-... undoes a flag file's
+    group.add_argument("--" + field.name.replace("_", "-"), default=default, **options)
 
 
 class Assignments(argparse.Action):

@@ -162,12 +162,17 @@ def logp_differences(module) -> Measures:
 
 
 def mean_parts(scores: list[dict]) -> Measures:
-    """Return the mean of each part of the reward, as logged. A part that a score lacks is 0."""
-    sums = Counter()
-    for parts in scores:
-        for name, value in parts.items():
-            sums[logged(name)] += value
+    """Return the mean of each part of the reward, as logged."""
+    sums: Counter = Counter()
+    for parts in logged_parts(scores):
+        sums.update(parts)
     return {name: total / len(scores) for name, total in sums.items()}
+
+
+def logged_parts(scores: list[dict]) -> list[Measures]:
+    """Return the parts of the reward as logged. A part that a score lacks is 0 there."""
+    names = dict.fromkeys(itertools.chain(*scores))
+    return [{logged(name): parts.get(name, 0.0) for name in names} for parts in scores]
 
 
 def divergences(module, nodes: list) -> Measures:

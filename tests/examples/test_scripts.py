@@ -1,9 +1,10 @@
 """The scripts beside the examples: python -m pytest tests/examples/test_scripts.py"""
 
 import json
+import runpy
 
 import pytest
-from helpers import SMALL, read_json, train_run
+from helpers import ROOT, SMALL, read_json, train_run, write_run
 
 from examples.crossplay import crossplay
 from examples.score import score
@@ -22,6 +23,34 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
         parts = code(item, row["responses"])
         paid = sum(value for name, value in parts.items() if "/" not in name)
         assert scored == row | {"parts": parts, "reward": paid}
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("score.py none.jsonl", "No such file or directory: 'none.jsonl'"),
+        ("score.py rows.jsonl", "rows.jsonl: a line, or its item, has no field 'responses'"),
+        ("score.py items.jsonl", "items.jsonl: a line, or its item, has no field 'entry_point'"),
+        ("crossplay.py", "the following arguments are required: runs"),
+        ("crossplay.py nowhere", "nowhere: there is no run"),
+        ("crossplay.py a b", "the runs differ in --turns"),
+        ("whole.py none folder", "none is neither a .gguf file nor the folder of an adapter"),
+        ("whole.py .", "the following arguments are required: folder"),
+    ],
+)
+def test_a_mistake_is_one_line(command, named, tmp_path, monkeypatch, capsys):
+    (tmp_path / "rows.jsonl").write_text('{"item": {}}')
+    (tmp_path / "items.jsonl").write_text('{"item": {}, "responses": ["", ""]}')
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", turns=2)
+    script, *words = command.split()
+    monkeypatch.setattr("sys.argv", [script, *words])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(str(ROOT / "examples" / script), run_name="__main__")
+    assert stopped.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{script}: error: ")
+    assert named in line
 
 
 def test_cross_play_exchanges_partners(tmp_path):

@@ -1,15 +1,14 @@
 """examples/whole.py: the model that it makes of an adapter or of a .gguf file, trained."""
 
-import sys
-
 import gguf
 import pytest
 import torch
-from helpers import ROOT, assert_close, move_adapters, output_of, small_model, train_run
+from helpers import ROOT, assert_close, move_adapters, small_model, train_run
 from peft import PeftModel
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM
 
+from examples.whole import make_whole
 from policies.loading import load_base, load_model, save_agent
 from policies.model_names import TeamOptions
 
@@ -68,7 +67,7 @@ def packed(folder):
 def test_the_whole_model_computes_what_its_parts_do(make, tmp_path):
     source, model = make(tmp_path)
     folder = tmp_path / "whole"
-    output_of([sys.executable, "examples/whole.py", source, folder], cwd=ROOT)
+    make_whole(source, folder)
     loaded, tokenizer = load_model(str(folder), 32)
     ids = torch.randint(0, END - 1, (2, 9))
     with torch.no_grad():
