@@ -1,8 +1,10 @@
 """Bits of the frozen base where --bits does not say: python -m pytest tests/test_defaults.py"""
 
+import shutil
+
 import pytest
 import torch
-from helpers import SMALL, args_of, resume, run_eval, train_run, watch
+from helpers import edit_args, run_eval, watch
 
 import train
 from policies import loading
@@ -44,14 +46,14 @@ def test_a_process_works_on_its_own_card(monkeypatch):
     assert chosen == [torch.device("cuda", 1)]
 
 
-def test_a_run_keeps_its_bits(tmp_path, monkeypatch):
+def test_a_run_keeps_its_bits(trained, tmp_path, monkeypatch):
     """Resumed or evaluated, on a machine that would take others."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    edit_args(run, bits=16)
+    assert resolved(f"--resume {run} --max-steps 3") == 16
     loaded = watch(monkeypatch, loading, "load_model")
-    run = train_run(tmp_path / "run", SMALL, "--bits 16")
-    resume(run, "--max-steps 2")
-    assert args_of(run)["bits"] == 16
     run_eval("--run", run, "--method naive --limit 1 --max-new-tokens 8 --greedy")
-    assert [bits for _, bits, *_ in loaded] == [16, 16, 16]
+    assert [bits for _, bits, *_ in loaded] == [16]
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,8 @@
 Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are not compared.
 """
 
-import contextlib
-import os
 import re
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -24,6 +21,7 @@ from helpers import (
     refused_by_eval,
     resume,
     train_run,
+    watch,
     words,
     world,
 )
@@ -98,7 +96,6 @@ def test_runs_are_found_by_name_folder_or_glob(tmp_path, capsys):
 
 
 PLUG_IN = """
-import random
 from tasks import Coop
 class Task(Coop):
     def items(self, split):
@@ -109,43 +106,37 @@ short.maximum = 1.0
 """
 
 
-def test_a_run_knows_its_code_and_its_items(tmp_path, monkeypatch, capsys):
-    """The last commit of code with a hash of what differs, and a digest of each split."""
+def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, capsys):
+    """The last commit of code with a hash of what differs, and a digest of each split. The chat
+    template sees the date, also in a format that is not literal."""
+    model = copied_model(tmp_path / "model")
+    template = "{% set form = '%Y-%m-' ~ '%d' %}{{ strftime_now(form) }} {{ messages[0].content }}"
+    edit_json(model / "tokenizer_config.json", chat_template=template)
     file = Path("mine.py")
     file.write_text(PLUG_IN.replace("COUNT", "0"), encoding="utf-8")
-    path = run(tmp_path / "run", "--max-steps 1 --task mine.py:Task --reward mine.py:short")
+    flags = f"--model {model} --chat-template --task mine.py:Task --reward mine.py:short"
+    monkeypatch.setattr(sys, "argv", ["train.py", "--max-steps", "1"])
+    path = run(tmp_path / "run", "--max-steps 1 --lr 0.01", flags)
     record = read_json(path / "args.json")
     assert record["code"] == [code_version(record["args"])]
     assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
     file.write_text(PLUG_IN.replace("COUNT", "-999999"), encoding="utf-8")
     other = code_version(record["args"])
+    edit_json(path / "args.json", date="1999-12-31T00:00:00")
     capsys.readouterr()
+    calls = watch(monkeypatch, Codec, "encode")
     monkeypatch.setattr(sys, "argv", ["train.py", "--resume"])
     resume(path, "--max-steps 2")
     said = capsys.readouterr().err
     assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in said
     rates = [row["lr"] for row in lines(path, "metrics.jsonl")]
-    assert rates == pytest.approx([0.003, 0.00165])  # along the longer schedule
+    assert rates == pytest.approx([0.01, 0.0055])  # along the longer schedule
     now = read_json(path / "args.json")
     assert (now["code"], now["max_steps"]) == ([*record["code"], other], [1, 2])
-    assert (len(now["commands"]), now["date"]) == (2, record["date"])
+    assert (len(now["commands"]), now["date"]) == (2, "1999-12-31T00:00:00")
     with pytest.raises(ValueError, match="the items of test are not those"):
         check_items(now, "test", [{}])
-
-
-def test_a_chat_template_sees_the_date_of_the_run(tmp_path):
-    """Also when it goes on or is evaluated, and in a format that is not literal."""
-    model = copied_model(tmp_path / "model")
-    template = "{% set form = '%Y-%m-' ~ '%d' %}{{ strftime_now(form) }} {{ messages[0].content }}"
-    edit_json(model / "tokenizer_config.json", chat_template=template)
-    path = run(tmp_path / "run", f"--model {model} --chat-template --max-steps 1")
-    edit_json(path / "args.json", date="1999-12-31T00:00:00")
-    seen = []
-    with pytest.MonkeyPatch.context() as patched:
-        encode = Codec.encode
-        patched.setattr(Codec, "encode", lambda self, *a: seen.append(self) or encode(self, *a))
-        resume(path, "--max-steps 2")
-    codec = seen[-1]
+    codec = calls[-1][0]
     shown = codec.tokenizer.decode(codec.encode("Hi", True, 999))
     assert shown.startswith("1999-12-31 Hi")
     assert template == codec.tokenizer.chat_template  # which is saved with the agents
@@ -175,21 +166,6 @@ def test_a_run_writes_what_it_promises(trained, tmp_path):
     assert "max_steps: 2\n" in (moved / "hparams.yaml").read_text()
 
 
-@contextlib.contextmanager
-def signalled_after(steps: int, number: int):
-    """Send this process a signal when a run has written `steps` lines of metrics."""
-    append = Recorder.append
-
-    def watched(self, name, records):
-        append(self, name, records)
-        if name == "metrics.jsonl" and records[0]["step"] == steps - 1:
-            os.kill(os.getpid(), number)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Recorder, "append", watched)
-        yield
-
-
 def test_the_same_command_goes_on(trained, tmp_path, capsys):
     """It plays what was not played, and then does nothing."""
     path = shutil.copytree(trained, tmp_path / "run")
@@ -212,7 +188,7 @@ def test_the_same_command_goes_on(trained, tmp_path, capsys):
 @pytest.mark.parametrize(
     "argv",
     [
-        "--num-agents 1 --bits 8 --checkpointing --grad-clip 0 --kl-coef 0.1",
+        "--num-agents 1 --bits 8 --checkpointing --grad-clip 0 --kl-coef 0.1 --eval-limit none",
         "WORLD --init from --freeze 1 --advantage none",
         "--logger none --num-agents 3 --turns 2 --branching chain --advantage rloo --freeze 1",
         "--model tiny tiny --bits 4 --joint aligned --eval-every 1 --lr 1e-3 2e-3",
@@ -220,24 +196,33 @@ def test_the_same_command_goes_on(trained, tmp_path, capsys):
         "--bits 16 --turns 2 --temperature 0.7 --top-p 0.9 --top-k 20 --warmup-steps 1 --share",
     ],
 )
-def test_four_steps_are_two_and_two_more(argv, trained, tmp_path):
+def test_two_steps_are_one_and_one_more(argv, trained, tmp_path, monkeypatch):
     """With every switch. What a frozen agent has does not move. A checkpoint has all there is."""
-    small = "--eval-limit 1 --max-new-tokens 12 --max-steps 4 --save-every 1"
+    whole = tmp_path / "whole"
+    part = tmp_path / "part"
+    save = Recorder.save
+
+    def copied(self, *args):
+        save(self, *args)
+        if self.saved == 1:
+            shutil.copytree(whole, part)
+
     argv = argv.replace("WORLD", world(tmp_path))
     Path("from").symlink_to(trained)
-    whole = run(tmp_path / "whole", small, argv)
-    path = tmp_path / "part"
-    with pytest.raises(SystemExit) as stopped, signalled_after(2, signal.SIGTERM):
-        run(path, small, argv)
-    assert stopped.value.code == 130
-    early = agents(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "save", copied)
+        run(whole, "--eval-limit 1 --max-new-tokens 12 --save-every 1 --sample-every 1", argv)
     Path("from").unlink()
-    resume(path)
-    assert_same_run(path, whole)
-    assert agents(path) == agents(whole)
+    early = agents(part)
+    resume(part)
+    assert_same_run(part, whole)
+    late = agents(part)
+    assert late == agents(whole)
+    assert (len(late) == 1) == ("--share" in argv or "--num-agents 1" in argv)
     frozen = [int(number) for number in re.findall(r"--freeze (\d)", argv)]
-    assert [number for number in early if early[number] == agents(path)[number]] == frozen
-    assert bool(list(path.glob("events.*"))) == ("--logger" not in argv)
+    assert [number for number in early if early[number] == late[number]] == frozen
+    assert bool(list(part.glob("events.*"))) == ("--logger" not in argv)
+    assert bool(read_json(part / "summary.json")["after"]) == ("--eval-limit" not in argv)
 
 
 def agents(path: Path) -> dict[int, bytes]:
@@ -251,13 +236,13 @@ def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(code, share,
     """A chain's later turns have one sample a node: their group is all lines of the problem."""
     file = tmp_path / "mine.py"
     file.write_text(f"def mine(item, texts):\n    return {code}\nmine.maximum = 999.0\n")
-    flags = f"--turns 2 --branching chain --num-generations 6 --reward {file}:mine --dry-run"
+    flags = f"--turns 2 --branching chain --num-generations 3 --reward {file}:mine --dry-run"
     train.main(words(SMALL, flags))
     said = capsys.readouterr().out
     for text in (
         "trainable parameters",
         "memory expected",
-        "turn 0: 72 joint responses, mean reward",
+        "turn 0: 18 joint responses, mean reward",
         "agent 1 was asked:",
         f"so that they teach nothing: {share}",
     ):
