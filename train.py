@@ -10,7 +10,6 @@ A value in brackets is the default. --dry-run shows one batch of any command and
 """
 
 import contextlib
-import dataclasses
 import importlib.util
 import itertools
 import os
@@ -249,12 +248,11 @@ def parse(argv: list[str]) -> Args:
     A run that has begun goes on, whether --resume or the same command names it.
     """
     top = parser()
-    args = Args(**vars(top.parse_args(argv)))
+    args = top.parse_args(argv, Args())
     directory = None
     if args.resume:
         directory = run_folder.find_run(args.resume)
-        top.set_defaults(**recorded_flags(directory))
-        args = Args(**vars(top.parse_args(argv)))
+        args = top.parse_args(argv, Args(**recorded_flags(directory)))
         may_change = MAY_CHANGE
     elif args.run and run_folder.is_run(run_folder.run_path(args.run)):
         directory = run_folder.run_path(args.run)
@@ -295,7 +293,7 @@ def recorded_flags(directory: Path) -> dict:
     """
     record = run_folder.read_args(directory)
     recorded = record["args"]
-    gone = sorted(recorded.keys() - {field.name for field in dataclasses.fields(Args)})
+    gone = sorted(recorded.keys() - vars(Args()).keys())
     if gone:
         raise ValueError(
             f"{directory} was trained with flags that are gone, {', '.join(gone)}: "
@@ -349,7 +347,7 @@ def build(args: Args, prepared: tuple):
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
-    for name in args.template_arg or ():
+    for name in args.template_arg:
         if not any(name in str(base.codec.tokenizer.chat_template) for base in team.bases):
             raise ValueError(f"--template-arg {name}: the model's chat template does not read it")
     if args.checkpointing:

@@ -127,7 +127,7 @@ def test_what_a_reward_returns_is_checked(returns, want, file):
     assert repr(scorer.maximum) == "0.5"
     joints = [({"returns": returns}, ["x", "y"])]
     if isinstance(want, str):
-        with pytest.raises(ValueError, match=f"{want}.*, for item .* and responses .'x', 'y'"):
+        with pytest.raises(ValueError, match=f"(?s){want}.*, for item .* and responses .'x', 'y'"):
             scorer(joints)
     else:
         assert want in (None, *scorer(joints))

@@ -25,8 +25,8 @@ def resolve(args) -> None:
     args.model = each(args.model, args.num_agents)
     rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]
     args.lr = each(rates, args.num_agents)
-    args.template_arg = args.template_arg or {}
-    args.task_arg = args.task_arg or {}
+    args.template_arg = dict(args.template_arg or ())
+    args.task_arg = dict(args.task_arg or ())
     args.freeze = sorted(set(args.freeze or ()))
     if args.joint is None:
         args.joint = JOINTS if args.num_agents > 2 else "cross"

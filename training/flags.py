@@ -33,8 +33,8 @@ def optional(text: str, parse=None, **options):
 
 
 def assignments(text: str):
-    """Return a flag of words NAME=VALUE, whose value is a dict."""
-    return optional(text, nargs="+", metavar="NAME=VALUE", action=Assignments)
+    """Return a flag of words NAME=VALUE."""
+    return optional(text, assignment, nargs="+", metavar="NAME=VALUE")
 
 
 def part_of(args: object, options: type[Options]) -> Options:
@@ -111,19 +111,14 @@ def add_field(group, field: dataclasses.Field, default) -> None:
     group.add_argument("--" + field.name.replace("_", "-"), default=default, **options)
 
 
-class Assignments(argparse.Action):
-    """Collect words NAME=VALUE in a dict. A value is JSON (3, false), or the text that it is."""
-
-    def __call__(self, parser, namespace, words, option_string=None):
-        values = {}
-        for word in words:
-            name, equals, text = word.partition("=")
-            if not (name and equals):
-                parser.error(f"{option_string}: {word!r} is not {self.metavar}")
-            values[name] = text
-            with contextlib.suppress(ValueError):
-                values[name] = json.loads(text)
-        setattr(namespace, self.dest, values)
+def assignment(word: str) -> tuple:
+    """Return name and value of a word NAME=VALUE. The value is JSON (3, false), or a text."""
+    name, equals, text = word.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VALUE")
+    with contextlib.suppress(ValueError):
+        return name, json.loads(text)
+    return name, text
 
 
 def not_empty(text: str) -> str:
@@ -178,6 +173,6 @@ def conflict(args) -> str:
     if args.kl_coef and (args.top_p < 1 or args.top_k):
         return "--kl-coef is of whole distributions: not with --top-p or --top-k"
     bases = len({*args.model})
-    if len(args.engine or []) not in (0, bases):
+    if args.engine and len(args.engine) != bases:
         return f"--engine: give one URL for each of {bases} base(s)"
     return ""

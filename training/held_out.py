@@ -14,6 +14,7 @@ from policies.codec import as_text
 from policies.sampling import Sampling
 from rewards import total
 from training.metrics import mean_parts, problem_returns
+from training.terminal import printable
 
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
@@ -125,4 +126,4 @@ def shown(record: dict) -> str:
             continue  # it did not speak
         response = record["responses"][agent]
         lines += [f"\nagent {agent} was asked:", prompt, f"\nagent {agent} wrote:", response]
-    return "\n".join(lines)
+    return printable("\n".join(lines))

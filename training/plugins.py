@@ -98,15 +98,18 @@ def make_task(options: TaskOptions) -> Task:
         arguments["data"] = options.data
     if options.feedback:
         if options.feedback not in cls.modes:
-            listed = ", ".join(cls.modes) or "none"
-            raise ValueError(f"unknown --feedback {options.feedback!r}; {name} has: {listed}")
+            raise ValueError(
+                f"unknown --feedback {options.feedback!r}; {name} has: "
+                f"{', '.join(cls.modes) or 'none'}"
+            )
         arguments["feedback"] = options.feedback
     signature = inspect.signature(cls)
     try:
         bound = signature.bind(**arguments, **options.task_arg)
     except TypeError as error:
-        listed = ", ".join(signature.parameters)
-        raise ValueError(f"--task-arg: {name} {error}; it takes: {listed}") from error
+        raise ValueError(
+            f"--task-arg: {name} {error}; it takes: {', '.join(signature.parameters)}"
+        ) from error
     try:
         task = cls(*bound.args, **bound.kwargs)
     except ValueError as error:  # it refuses a value of a flag

@@ -11,8 +11,7 @@ from policies.memory import halving
 from policies.model_names import located
 from training.held_out import sample_record, shown
 from training.metrics import learning_share, memory_gib
-from training.run_folder import read_args, read_summary
-from training.terminal import printable
+from training.run_folder import read_summary
 
 CARD = """\
 ---
@@ -27,7 +26,8 @@ all of them. Its return on held-out problems, as a share of the maximum, was {be
 
     {commands}
 """
-NEXT = """\
+NEXT = """
+curves:    tensorboard --logdir {run}  (with --logger tensorboard, the default)
 ask:       python eval.py ask --run {run} "a problem in your words, or an item as JSON"
 show:      python eval.py show --run {run}
 table:     python eval.py --run {run}
@@ -85,14 +85,11 @@ def dry_run(module) -> None:
     """Roll out a batch, run its backward passes, and print an example, the rewards and memory."""
     module.turns = module.play(module.algorithm.batch_size)
     module.set_advantages()
-    print("\none joint response to the first problem:")
-    for nodes in module.turns:
-        print(printable(shown(sample_record(0, nodes[0], 0))))
-    print()
     for turn, nodes in enumerate(module.turns):
         rewards = torch.cat([node.team_rewards for node in nodes])
         earned = f"mean reward {rewards.mean():.3f} of {module.rollout.reward.maximum:g}"
-        print(f"turn {turn}: {len(rewards)} joint responses, {earned}")
+        print(f"\nturn {turn}: {len(rewards)} joint responses, {earned}. One of them:")
+        print(shown(sample_record(0, nodes[0], 0)))
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
     rows = module.rows()
 
@@ -102,7 +99,7 @@ def dry_run(module) -> None:
     halving(module.team.bases, lambda: module.team.score(rows, module.sampling, add_gradients))
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
     flat = 1 - learning_share(module)
-    print(f"groups without an advantage, so that they teach nothing: {flat:.0%}")
+    print(f"\ngroups without an advantage, so that they teach nothing: {flat:.0%}")
     print(f"memory expected, by this and its backward passes: {expected * 2**10:.0f} MiB")
     print("(of the GPU; on a CPU of the process, with Python and its libraries)")
 
@@ -143,9 +140,6 @@ def report(directory: Path) -> str:
             error = after[f"{name}_se"]
             lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
     for when, sample in summary["example"].items():
-        lines += [f"\none joint response {when}:", printable(shown(sample))]
-    lines.append("")
-    if read_args(directory)["args"]["logger"] == "tensorboard":
-        lines.append(f"curves:    tensorboard --logdir {quoted}")
+        lines += [f"\none joint response {when}:", shown(sample)]
     lines.append(NEXT.format(run=quoted, steps=2 * summary["steps"]))
     return "\n".join(lines)

@@ -42,11 +42,29 @@ class Scorer:
         calls = list(distinct.values())
         if self.questions:
             calls = self.answered(calls)
-        values = self.run("the reward", self.reward, calls)
-        scores = {}
-        for (key, joint), value in zip(distinct.items(), values, strict=True):
-            scores[key] = _parts(value, self.maximum, *joint)
+        scores = dict(zip(distinct, self.run("the reward", self.score, calls), strict=True))
         return [scores[key] for key in keys]
+
+    def score(self, item: dict, texts: list[str], *answers) -> Parts:
+        """Return the parts of the reward. ValueError: they break its contract (rewards.py)."""
+        value = self.reward(item, texts, *answers)
+        parts = value if isinstance(value, dict) else {"reward": value}
+        agents = len(texts)
+        strangers = {name for name in parts if name.startswith("agent/")}
+        strangers -= {f"agent/{agent}" for agent in range(agents)}
+        try:
+            parts = {name: float(part) for name, part in parts.items()}
+            if strangers:
+                problem = f"in a team of {agents}"
+            elif not all(map(math.isfinite, parts.values())):
+                problem = "which is not finite"
+            elif total(parts, agents) > self.maximum * (1 + ROUNDING):
+                problem = f"which is above its maximum of {self.maximum:g}"
+            else:
+                return parts
+        except (TypeError, ValueError):
+            problem = "which is neither a number nor a dict of numbers"
+        raise ValueError(f"the reward returned {value!r}, {problem}")
 
     def answered(self, calls: list[tuple]) -> list[tuple]:
         """Return the calls with the answers to their questions. Each distinct one is asked once."""
@@ -104,26 +122,3 @@ def _answer(function: Callable, call: tuple):
         return function(*call)
     except SystemExit as error:
         raise RuntimeError(f"it called sys.exit({error})") from error
-
-
-def _parts(value, maximum: float, item: dict, texts: list[str]) -> Parts:
-    """Return the parts of a reward. Raise ValueError if they break its contract (rewards.py)."""
-    parts = value if isinstance(value, dict) else {"reward": value}
-    agents = len(texts)
-    strangers = {name for name in parts if name.startswith("agent/")}
-    strangers -= {f"agent/{agent}" for agent in range(agents)}
-    try:
-        parts = {name: float(part) for name, part in parts.items()}
-        if strangers:
-            problem = f"in a team of {agents}"
-        elif not all(map(math.isfinite, parts.values())):
-            problem = "which is not finite"
-        elif total(parts, agents) > maximum * (1 + ROUNDING):
-            problem = f"which is above its maximum of {maximum:g}"
-        else:
-            return parts
-    except (TypeError, ValueError):
-        problem = "which is neither a number nor a dict of numbers"
-    raise ValueError(
-        f"the reward returned {value!r}, {problem}, for item {item!r} and responses {texts!r}"
-    )
