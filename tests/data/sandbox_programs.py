@@ -342,19 +342,19 @@ TEXTS = cases(
     text_that_is_huge="def f(n): raise ValueError('x' * 5_000_000)",
 )
 
-SOURCES = [
-    Case("empty", ""),
-    Case("missing_entry", "def g(n): return n * n + 4"),
-    Case("uncallable_entry", "f = 13"),
-    Case("broken_syntax", "def f(n) return n"),
-    Case("enormous", "def f(n): return 0\n" + "x = 1\n" * 200_000),
-    Case("deeply_nested", "f = " + "(" * 50_000 + ")" * 50_000),
-    Case("nul_byte", "def f(n): return n * n + 4\0"),
-    Case("lone_surrogate", "def f(n): return n * n + 4  # \ud800"),
-    Case("bidirectional", "def f(n): return n * n + 5  # \u202e 4 + \u2066"),
-    Case("prose", "Here is the function you asked for:\n\nIt squares the number."),
-    Case("the_tests_as_prose", "\n".join(SQUARE) + "\ndef f(n): return n * n + 4"),
-]
+SOURCES = cases(
+    empty="",
+    missing_entry="def g(n): return n * n + 4",
+    uncallable_entry="f = 13",
+    broken_syntax="def f(n) return n",
+    enormous="def f(n): return 0\n" + "x = 1\n" * 200_000,
+    deeply_nested="f = " + "(" * 50_000 + ")" * 50_000,
+    nul_byte="def f(n): return n * n + 4\0",
+    lone_surrogate="def f(n): return n * n + 4  # \ud800",
+    bidirectional="def f(n): return n * n + 5  # \u202e 4 + \u2066",
+    prose="Here is the function you asked for:\n\nIt squares the number.",
+    the_tests_as_prose="\n".join(SQUARE) + "\ndef f(n): return n * n + 4",
+)
 
 VERDICT = LEAVE + OBJECTS + SABOTAGE + SPY + FORGE + TEXTS + SOURCES
 
@@ -363,29 +363,20 @@ VERDICT = LEAVE + OBJECTS + SABOTAGE + SPY + FORGE + TEXTS + SOURCES
 
 
 def tries(*lines: str, imports: str = "os") -> str:
-    return "\n".join(
-        [
-            f"import {imports}",
-            "def attack():",
-            *(f"    {line}" for line in lines),
-            "    return 'done'",
-        ]
-    )
+    body = "\n    ".join([*lines, "return 'done'"])
+    return f"import {imports}\ndef attack():\n    {body}"
 
 
-def calls(name_or_number, *arguments: str) -> str:
+def calls(number, arguments: str = "") -> str:
     """A system call as the kernel sees it; a result of -1 is a refusal."""
-    number = f"ctypes.c_long({name_or_number})"
-    return "\n".join(
-        [
-            "import ctypes, os",
-            "libc = ctypes.CDLL(None, use_errno=True)",
-            "def attack():",
-            f"    result = libc.syscall({', '.join([number, *arguments])})",
-            "    if result == -1: raise OSError(ctypes.get_errno(), 'refused')",
-            "    return 'done'",
-        ]
-    )
+    return f"""
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def attack():
+    result = libc.syscall(ctypes.c_long({number}), {arguments})
+    if result == -1: raise OSError(ctypes.get_errno(), 'refused')
+    return 'done'
+"""
 
 
 def machine_code(*code: int) -> str:
@@ -429,7 +420,7 @@ FILES = cases(
     read=tries("assert 'treasure' in open('TMP/secret.txt').read()"),
     stat=tries("os.stat('TMP/secret.txt')"),
     read_process=tries("open('/proc/self/status').read()"),
-    handle_at=calls(304, "0", "0", "0"),
+    handle_at=calls(304, "0, 0, 0"),
     read_own_image=tries("assert os.readlink('/proc/self/exe')"),
     environment=tries("assert 'SANDBOX_TEST_KEY' in os.environ"),
     environment_file=tries("assert b'treasure' in open('/proc/PID/environ', 'rb').read()"),
@@ -484,24 +475,24 @@ PROCESSES = cases(
     subprocess=tries("import subprocess", "subprocess.run(['true'])"),
     replace="import os\ndef attack(): os.execv('/bin/true', ['true'])",
     vfork=calls(58),
-    clone=calls(56, "17", "0", "0", "0", "0"),
-    clone3=calls(435, "b'\\0' * 64", "64"),
+    clone=calls(56, "17, 0, 0, 0, 0"),
+    clone3=calls(435, "b'\\0' * 64, 64"),
     new_thread=tries("threading.Thread(target=print).start()", imports="threading"),
     memory_file=tries("os.memfd_create('loot')"),
     signal_trainer=tries("os.kill(PID, signal.SIGUSR1)", imports="os, signal"),
     signal_parent=tries("os.kill(os.getppid(), 0)"),
     signal_own_group=tries("os.killpg(0, signal.SIGUSR1)", imports="os, signal"),
     signal_everybody=tries("os.kill(-1, 0)"),
-    signal_by_thread=calls(234, "PID", "PID", "10"),
+    signal_by_thread=calls(234, "PID, PID, 10"),
     signal_by_descriptor=tries("os.pidfd_open(PID)"),
-    signal_by_input=calls(72, "3", "8", "PID"),
-    signal_on_input=calls(72, "3", "4", "0x2000"),
-    signal_by_timer=calls(222, "0", "0", "0"),
-    parent_death_signal=calls(157, "1", "0"),
-    trace_trainer=calls(101, "16", "PID", "0", "0"),
-    read_trainer=calls(310, "PID", "0", "0", "0", "0", "0"),
-    write_trainer=calls(311, "PID", "0", "0", "0", "0", "0"),
-    compare=calls(312, "PID", "PID", "0", "0", "0"),
+    signal_by_input=calls(72, "3, 8, PID"),
+    signal_on_input=calls(72, "3, 4, 0x2000"),
+    signal_by_timer=calls(222, "0, 0, 0"),
+    parent_death_signal=calls(157, "1, 0"),
+    trace_trainer=calls(101, "16, PID, 0, 0"),
+    read_trainer=calls(310, "PID, 0, 0, 0, 0, 0"),
+    write_trainer=calls(311, "PID, 0, 0, 0, 0, 0"),
+    compare=calls(312, "PID, PID, 0, 0, 0"),
 )
 
 POWERS = cases(
@@ -512,17 +503,17 @@ POWERS = cases(
     affinity=tries("os.sched_setaffinity(0, {0})"),
     scheduler=tries("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"),
     become_root=tries("os.setuid(0)"),
-    capabilities=calls(126, "b'\\x22\\x05\\x08\\x20' + b'\\0' * 4", "b'\\xff' * 24"),
+    capabilities=calls(126, "b'\\x22\\x05\\x08\\x20' + b'\\0' * 4, b'\\xff' * 24"),
     user_namespace=calls(272, "0x10000000"),
     network_namespace=calls(272, "0x40000000"),
-    enter_namespace=calls(308, "3", "0"),
-    mount=calls(165, "b'none'", "b'TMP'", "b'tmpfs'", "0", "0"),
-    bpf=calls(321, "0", "b'\\0' * 128", "128"),
-    ring=calls(425, "8", "b'\\0' * 120"),
-    performance_counters=calls(298, "b'\\0' * 120", "0", "-1", "-1", "0"),
-    keys=calls(248, "b'user'", "b'x'", "b'y'", "1", "-3"),
-    message_queue=calls(240, "b'loot'", "0o102", "0o600", "0"),
-    system_v_memory=calls(29, "0", "4096", "0o1600"),
+    enter_namespace=calls(308, "3, 0"),
+    mount=calls(165, "b'none', b'TMP', b'tmpfs', 0, 0"),
+    bpf=calls(321, "0, b'\\0' * 128, 128"),
+    ring=calls(425, "8, b'\\0' * 120"),
+    performance_counters=calls(298, "b'\\0' * 120, 0, -1, -1, 0"),
+    keys=calls(248, "b'user', b'x', b'y', 1, -3"),
+    message_queue=calls(240, "b'loot', 0o102, 0o600, 0"),
+    system_v_memory=calls(29, "0, 4096, 0o1600"),
     poison_memory=tries(
         "page = id(os) & ~4095",
         "libc = ctypes.CDLL(None, use_errno=True)",
@@ -533,10 +524,10 @@ POWERS = cases(
     fault_handler=calls(323, "0"),
     watch_files=calls(253),
     personality=calls(135, "0x0040000"),
-    host_name=calls(170, "b'loot'", "4"),
-    more_filters=calls(317, "1", "0", "0"),
-    type_into_terminal=calls(16, "0", "0x5412", "b'x'"),
-    terminal_by_large_number=calls(16, "0", "ctypes.c_ulong(0x100005412)", "b'x'"),
+    host_name=calls(170, "b'loot', 4"),
+    more_filters=calls(317, "1, 0, 0"),
+    type_into_terminal=calls(16, "0, 0x5412, b'x'"),
+    terminal_by_large_number=calls(16, "0, ctypes.c_ulong(0x100005412), b'x'"),
     x32=calls("0x40000000 + 39"),
     # mov eax, 20 (getpid); int 0x80; ret
     old_interrupt=machine_code(0xB8, 20, 0, 0, 0, 0xCD, 0x80, 0xC3),

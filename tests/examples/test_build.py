@@ -18,16 +18,6 @@ def pay(item: dict, *responses: str) -> float:
     return total(rewards.build_together(item, list(responses)))
 
 
-def grid(item: dict) -> dict[tuple, str]:
-    """The blocks of the target, by a computation of this file."""
-    colors = {}
-    for x1, y1, x2, y2, color in item["rectangles"]:
-        for cell in itertools.product(range(x1, x2 + 1), range(y1, y2 + 1)):
-            assert cell not in colors  # no two of them overlap
-            colors[cell] = color
-    return colors
-
-
 def layouts(rectangle_lists) -> set[tuple]:
     """Targets, whatever their colours and the order of their rectangles."""
     return {tuple(sorted(one[:4] for one in rectangles)) for rectangles in rectangle_lists}
@@ -36,11 +26,12 @@ def layouts(rectangle_lists) -> set[tuple]:
 def test_the_splits_share_no_target_and_no_agent_has_the_material_for_three_quarters():
     splits = [TASK.items(split) for split in ("train", "dev", "test")]
     for item in [*splits[0][:200], *splits[1], *splits[2]]:
-        cells = len(grid(item))
-        largest = max((x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, _ in item["rectangles"])
+        areas = [(x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, _ in item["rectangles"]]
+        cells = sum(areas)
+        assert len(blocks.target(item)) == cells  # no two of them overlap
         material = blocks.rules(item, 2).material[""]
         assert 0.6 * cells <= material <= 0.7 * cells
-        assert 2 * material >= cells + largest  # enough to begin at the two ends
+        assert 2 * material >= cells + max(areas)  # enough to begin at the two ends
         assert blocks.rules(item, 1).material == {"": cells}
     learned, dev, test = (layouts(item["rectangles"] for item in items) for items in splits)
     warm_start = layouts(itertools.islice(blocks.problems("train", "/warm start 0"), 500))
@@ -50,13 +41,14 @@ def test_the_splits_share_no_target_and_no_agent_has_the_material_for_three_quar
 
 
 def test_the_prompt_lists_what_builds_the_target_and_tells_no_role():
+    target = blocks.target(ITEM)
     prompts = [TASK.observe(agent, ITEM, []).splitlines() for agent in (0, 1)]
     prompts.append(Build(num_agents=1).observe(0, ITEM, []).splitlines())
     head, *lines, team = prompts[0]
     built = build(blocks.rules(ITEM, 1), ["\n".join(lines)])
-    assert {cell: block for cell, (block, _) in built.cells.items()} == grid(ITEM)
+    assert {cell: block for cell, (block, _) in built.cells.items()} == target
     assert team == f"# 2 agents, {blocks.rules(ITEM, 2).material['']} blocks each"
-    assert prompts[1:] == [prompts[0], [head, *lines, f"# {len(grid(ITEM))} blocks"]]
+    assert prompts[1:] == [prompts[0], [head, *lines, f"# {len(target)} blocks"]]
 
 
 def test_the_same_list_twice_is_worth_nothing_and_opposite_orders_everything():
@@ -77,11 +69,13 @@ def test_the_same_list_twice_is_worth_nothing_and_opposite_orders_everything():
 def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     first, *rest = ITEM["rectangles"]
     texts = [blocks.listed([first]) + "\n/setblock 0 0 red", ""]
-    assert (0, 0) not in grid(ITEM)
+    assert (0, 0) not in blocks.target(ITEM)
     after = TASK.advance(ITEM, texts)
     assert "standing" not in ITEM
     told = TASK.feedback(ITEM, texts)
-    assert told == [f"# {len(blocks.cells(first))} of {len(grid(ITEM))} cells are right"] * 2
+    assert (
+        told == [f"# {len(blocks.cells(first))} of {len(blocks.target(ITEM))} cells are right"] * 2
+    )
     left = blocks.listed([*rest, (0, 0, 0, 0, "air")])
     assert f"\n{left}\n{told[0]}\n" in TASK.observe(0, after, [(texts[0], told[0])])
     ahead, backwards = blocks.listed(rest), blocks.listed(rest[::-1])

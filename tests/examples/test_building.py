@@ -126,7 +126,7 @@ def test_a_string_is_paid_by_its_cells_and_by_its_least_useful_agent():
 
 @pytest.mark.parametrize(
     ("spiders", "kills", "value"),
-    [([], 0, 1.0), ([], 1, 0.9), ([1], 1, 1.0), ([1], 2, 0.9), ([1], 0, 0.98), ([3, 3], 0, 0.9)],
+    [([], 1, 0.9), ([1], 1, 1.0), ([1], 2, 0.9), ([1], 0, 0.98), ([3, 3], 0, 0.9)],
 )
 def test_spiders_and_needless_kills_cost_a_tenth(spiders, kills, value):
     texts = in_turn(HOUSES[0])
