@@ -62,5 +62,6 @@ def trained(elsewhere, tmp_path_factory) -> Path:
 
 
 def pytest_collection_modifyitems(items):
-    """Let the longest file begin first: otherwise one worker waits for the other at the end."""
-    items.sort(key=lambda item: item.path.name != "test_parallel.py")
+    """Let the longest files begin first: otherwise one worker waits for the other at the end."""
+    longest = ("test_parallel.py", "test_faults.py", "test_train.py")
+    items.sort(key=lambda item: item.path.name not in longest)
