@@ -4,7 +4,6 @@ text and no thread can upset them.
     python -m pytest tests/test_rewards.py
 """
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -149,46 +148,43 @@ def test_what_does_not_end_is_no_evidence(monkeypatch):
     assert len(runs) == teams.HELPER_STAND_INS.index("None") + 1  # the fifth that does not end
 
 
-SLOPE = {  # helper, main: each passes some tests, of which a stand-in passes others
-    "below 7": ("def aux(x):\n    return x % 2 == 0 and x < 7\n", FILTERED),
-    "main looks for it": (EVEN, main("return sum(x * x for x in xs if aux(x) and x < 11)")),
+# helper, main, p and c: the empty list's test needs no helper, so c is (p - 0.2) / 0.8. The values
+# were computed with exec, without the sandbox.
+SLOPE = {
+    "below 7": ("def aux(x):\n    return x % 2 == 0 and x < 7\n", FILTERED, 0.6, 0.5),
+    "main looks for it": (
+        EVEN,
+        main("return sum(x * x for x in xs if aux(x) and x < 11)"),
+        0.8,
+        0.75,
+    ),
     "a list": (
         "def aux(xs):\n    return [x for x in xs if x % 2 == 0 and x < 7]\n",
         main("return sum(x * x for x in aux(xs))"),
+        0.6,
+        0.5,
     ),
     "the whole": (
         "def aux(xs):\n    return sum(x * x for x in xs if x % 2 == 0 and x < 7)\n",
         main("return aux(xs)"),
+        0.6,
+        0,  # the stand-in `value` for main passes as many
     ),
     "trivial": (
         "def aux(xs):\n    return [xs]\n",
         main("return sum(x * x for x in aux(xs)[0] if x % 2 == 0 and x < 11)"),
+        0.8,
+        0,  # the stand-in `args` for the helper is the same
     ),
 }
 
 
-def passed_by(*sources: str) -> float:
-    """The share of the tests of SQUARES, without any sandbox."""
-    passed = 0
-    for test in TESTS:
-        with contextlib.suppress(Exception):
-            exec("".join(sources) + test, {})
-            passed += 1
-    return passed / len(TESTS)
-
-
 @pytest.mark.parametrize("name", SLOPE)
-def test_the_slope_against_stand_ins_run_by_hand(name):
-    helper, main_function = SLOPE[name]
-    p = passed_by(helper, main_function)
-    q_helper = max(passed_by(part.source, main_function) for part in teams.helper_stand_ins("aux"))
-    mains = teams.main_stand_ins("solve", "aux", "aux(*args)")
-    q_main = max(passed_by(helper, part.source) for part in mains)
-    c = max(0, (p - max(q_helper, q_main)) / (1 - max(q_helper, q_main)))
-    scores = code(helper, main_function)
-    assert scores["tests"] == p < 1
-    assert scores["cooperation"] == pytest.approx(1 - (1 - p) * (1 - c) - p)
-    assert (c > 0) == (name not in ("the whole", "trivial"))
+def test_the_slope_below_a_right_answer(name):
+    *team, p, c = SLOPE[name]
+    scores = code(*team)
+    assert scores["tests"] == p
+    assert scores["cooperation"] == pytest.approx((1 - p) * c)
     assert metrics(scores) == [0, 1, 0, 0, 0]
 
 

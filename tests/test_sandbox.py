@@ -440,7 +440,6 @@ def test_a_worker_killed_from_outside_is_replaced(victim):
 @pytest.mark.parametrize(
     ("files", "quota", "processes", "count"),
     [
-        (["cpu.max"], "max 100000", 1, 3),
         (["cpu.max"], "max 100000", 2, 1),
         (["cpu.max"], "150000 100000", 1, 2),
         (["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"], "-1 100000", 1, 3),
