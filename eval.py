@@ -40,7 +40,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import train
-from evaluation import report
 from policies.model_names import DEVICE, located
 from rewards import largest_return
 from train import COUNT, SIZE
@@ -72,7 +71,6 @@ def new_file(name: str) -> Path:
 def parser(command: str = "table") -> Parser:
     """Return the parser of a command, which knows its own flags only."""
     top = Parser("eval.py", __doc__)
-    top.usage = f"python eval.py {command} [flags]"
     add = top.add_argument
     file: dict = {"type": new_file, "metavar": "FILE"}
     match command:
@@ -185,9 +183,6 @@ def problems(args: Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
 def evaluate(args: Namespace) -> tuple:
     """Play every method of every run. Return the content of --json, the task and the records."""
     flags_of = {run: run_flags(args, run) for run in args.runs}
-    if args.greedy:
-        for flags in flags_of.values():
-            flags.temperature = 0.0
     settings = agreed(flags_of)
     task, items = problems(args, flags_of)
     reward = find_reward(task)
@@ -270,6 +265,8 @@ def play_run(
 
 def table(args: Namespace) -> str:
     """Evaluate, return the table, and write it, also into the folder of each run."""
+    from evaluation.report import render
+
     content, task, _ = evaluate(args)
     settings = content["settings"]
     methods = content["methods"]
@@ -290,13 +287,15 @@ def table(args: Namespace) -> str:
     lines = [
         ", ".join(f"{name} {value}" for name, value in settings.items()),
         "return: share of the maximum; ±: standard error over problems\n",
-        report.render(methods, task.measures),
+        render(methods, task.measures),
     ]
     return "\n".join(lines)
 
 
 def show(args: Namespace) -> str:
     """Return the answers of each method to the first problems."""
+    from evaluation import report
+
     vars(args).update(num_samples=1, greedy=False, samples=None)
     _, _, played = evaluate(args)
     return report.show(itertools.chain(*played.values()))
@@ -316,6 +315,7 @@ def ask(args: Namespace) -> str:
     else:
         item = task.ask(args.text)
     quiet()
+    from evaluation import report
     from evaluation.players import Player, unscored
     from training.reward_runner import Scorer
 

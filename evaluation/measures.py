@@ -51,7 +51,8 @@ def summarize(
     """
     rows = []
     for records in played.values():
-        ends = logged_parts([record["turns"][-1]["parts"] for record in records])
+        last_turns = [record["turns"][-1] for record in records]
+        ends = logged_parts([turn["parts"] for turn in last_turns])
         for record, parts in zip(records, ends, strict=True):
             rows.append(flat(record) | parts)
     frame = DataFrame(rows)
@@ -68,7 +69,8 @@ def summarize(
     if "pass@1" in problems:
         passed = logged(measures["pass@k"])
         count_schemes(table, frame[frame["greedy"] == main], passed)
-    returns = problems["return"].xs(main, level="greedy").unstack("method")
+    returns = problems["return"].xs(main, level="greedy")
+    returns = returns.unstack("method")
     first, *others = table
     for method in others:
         gaps = returns[method] - returns[first]
@@ -93,7 +95,10 @@ def flat(record: dict) -> dict:
     return row
 
 
-def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
+def by_problem(
+    frame: DataFrame,
+    measures: dict[str, str],
+) -> DataFrame:
     """Return the measures of each problem, by method and decoding: means over its samples.
 
     A part of the reward that no joint response of a method has is missing.
@@ -119,12 +124,20 @@ def share_above_0(values: Series) -> float:
     return (values > 0).mean()
 
 
-def count_schemes(table: dict[str, dict], frame: DataFrame, passed: str) -> None:
+def count_schemes(
+    table: dict[str, dict],
+    frame: DataFrame,
+    passed: str,
+) -> None:
     """Set how often each scheme was seen, the most frequent first, and how often it passed.
 
     passed: the column that says whether a joint response passed.
     """
-    schemes = frame.groupby(["method", "scheme"])[passed].agg(count="count", pass_rate="mean")
+    groups = frame.groupby(["method", "scheme"])[passed]
+    schemes = groups.agg(
+        count="count",
+        pass_rate="mean",
+    )
     schemes = schemes.sort_values("count", ascending=False, kind="stable")
     for (method, scheme), row in schemes.to_dict("index").items():
         table[method].setdefault("schemes", {})[scheme] = row

@@ -28,7 +28,7 @@ from training import run_folder
 from training.acceleration import accelerate
 from training.defaults import resolve_bits
 from training.flags import part_of
-from training.held_out import episode, joint_record, play
+from training.held_out import episode, play, sample_record
 from training.metrics import sampled_tokens
 from training.plugins import TaskOptions, find_reward, make_task
 from training.reward_runner import Scorer
@@ -39,7 +39,11 @@ TIMED = 5  # problems whose decoding is timed, one at a time
 # --- the paper's baselines ------------------------------------------------------------------------
 
 
-def shown(node: Node, sample: int, authors: Iterable[int]) -> str:
+def shown(
+    node: Node,
+    sample: int,
+    authors: Iterable[int],
+) -> str:
     """Return how a baseline shows an agent what others wrote in a joint response, if they spoke."""
     texts = []
     for author in authors:
@@ -95,7 +99,8 @@ class Discussion(Rollout):
     """
 
     def __init__(self, team, task, reward, episode):
-        super().__init__(team, task, reward, dataclasses.replace(episode, turns=2 * episode.turns))
+        episode = dataclasses.replace(episode, turns=2 * episode.turns)
+        super().__init__(team, task, reward, episode)
 
     def turn(self, node):
         return super().turn(node) // 2
@@ -114,9 +119,12 @@ class Discussion(Rollout):
             return
         for node in nodes:  # the feedback of each agent is what the others wrote
             node.next_items = [node.item] * node.samples
-            for sample, agent in itertools.product(range(node.samples), range(self.team.size)):
-                partners = [other for other in range(self.team.size) if other != agent]
-                node.feedback.setdefault(sample, []).append(shown(node, sample, partners))
+            for sample in range(node.samples):
+                texts = []
+                for agent in range(self.team.size):
+                    partners = [other for other in range(self.team.size) if other != agent]
+                    texts.append(shown(node, sample, partners))
+                node.feedback[sample] = texts
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -158,7 +166,12 @@ def alone(flags, model: str | None):
 class Player:
     """A team with its task, whose agents play trained or untrained."""
 
-    def __init__(self, flags, directory: Path | None = None, scorer: Scorer | None = None):
+    def __init__(
+        self,
+        flags,
+        directory: Path | None = None,
+        scorer: Scorer | None = None,
+    ):
         """Load the agents. `directory` is the run whose trained agents play."""
         resolve_bits(flags)
         self.flags = flags
@@ -184,7 +197,11 @@ class Player:
         agents = range(self.team.size)
         return copy.deepcopy([self.team.parameters_of(agent) for agent in agents])
 
-    def rollout(self, trained: Iterable[int] = (), kind: type[Rollout] = Rollout) -> Rollout:
+    def rollout(
+        self,
+        trained: Iterable[int] = (),
+        kind: type[Rollout] = Rollout,
+    ) -> Rollout:
         """Return the rollout of a kind in which these agents play trained, the others untrained."""
         for agent in range(self.team.size):
             values = self.trained if agent in trained else self.untrained
@@ -192,10 +209,10 @@ class Player:
             for weight, value in zip(weights, values[agent], strict=True):
                 weight.data.copy_(value.data)
         options = part_of(self.flags, Episode)
-        if kind is not Rollout:  # its prompts hold partners' texts
-            texts = 2 * self.team.size * options.turns * options.max_new_tokens
-            limit = options.max_prompt_tokens + texts
-            options = dataclasses.replace(options, max_prompt_tokens=limit)
+        if (
+            kind is not Rollout
+        ):  # its prompts hold partners' texts: the model's context is the limit
+            options = dataclasses.replace(options, max_prompt_tokens=sys.maxsize)
         return kind(self.team, self.task, self.scorer, options)
 
     def play(
@@ -211,7 +228,12 @@ class Player:
         records = []
         for number, root in enumerate(turns[0]):
             for sample in range(root.samples):
-                head = {"method": method, "greedy": not samples, "item": number, "sample": sample}
+                head = {
+                    "method": method,
+                    "greedy": not samples,
+                    "item": number,
+                    "sample": sample,
+                }
                 records.append(head | self.record(rollout, root, sample))
         return records
 
@@ -223,19 +245,25 @@ class Player:
         turns = []
         earned = 0.0
         for node, number in episode(root, sample):
-            turn = joint_record(node, number)
+            turn = sample_record(node, number)
             turn["tokens"] = [len(responses[number].tokens) for responses in node.responses]
             turn["feedback"] = node.feedback.get(number, [])
             turns.append(turn)
-            earned += self.flags.gamma ** rollout.turn(node) * turn["reward"]
+            discount = self.flags.gamma ** rollout.turn(node)
+            earned += discount * turn["reward"]
+        largest = largest_return(self.scorer, self.flags.turns, self.flags.gamma)
         return {
-            "task_id": root.item.get("task_id"),
-            "return": earned / largest_return(self.scorer, self.flags.turns, self.flags.gamma),
+            "return": earned / largest,
             "turns": turns,
             "scheme": self.task.scheme(node.item, turns[-1]["responses"]),
         }
 
-    def speed(self, rollout: Rollout, items: list[dict], seed: int) -> dict:
+    def speed(
+        self,
+        rollout: Rollout,
+        items: list[dict],
+        seed: int,
+    ) -> dict:
         """Return the latency as a user of one problem at a time meets it, and tokens a second."""
         play(rollout, items[:1], seed, 1, self.sampling, "warm-up")
         seconds = []
@@ -245,7 +273,10 @@ class Player:
             turns = play(rollout, [item], seed, 1, self.sampling, "latency")
             seconds.append(rollout.seconds["rollout"])
             tokens += sampled_tokens(itertools.chain(*turns))
-        measures = {"latency_s": fmean(seconds), "tokens_per_s": tokens / sum(seconds)}
+        measures = {
+            "latency_s": fmean(seconds),
+            "tokens_per_s": tokens / sum(seconds),
+        }
         if len(seconds) > 1:
             measures["latency_s_se"] = stdev(seconds) / len(seconds) ** 0.5
         return measures

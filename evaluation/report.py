@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pandas import DataFrame
 
-from training.terminal import printable
+from training.held_out import shown
 
 
 def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
@@ -51,32 +51,15 @@ def align(corner: str, rows: dict[str, dict]) -> str:
 
 
 def show(records: Iterable[dict]) -> str:
-    """Return the first joint response of each method to each problem, and its scores."""
+    """Return the first joint response of each method to each problem."""
     first = [record for record in records if record["sample"] == 0]
     lines = []
-    shown = None  # the problem
     for record in sorted(first, key=lambda record: record["item"]):
-        if record["item"] != shown:
-            shown = record["item"]
-            lines.append(f"=== {record['task_id'] or shown}")
-            lines += by_agent(record["turns"][0]["prompts"])
-        decoding = "greedy" if record["greedy"] else "sampled"
-        for number, turn in enumerate(record["turns"]):
-            scores = [f"{name} {value:.2f}" for name, value in turn["parts"].items()]
-            head = f"\n--- {record['method']}, {decoding}, turn {number}"
-            lines.append(f"{head}: {', '.join(scores)}")
-            lines += by_agent(turn["responses"])
-            if any(turn["feedback"]):
-                lines += ["--- feedback", *by_agent(turn["feedback"])]
-        if scores:
-            lines.append(f"return {record['return']:.3f}")
+        way = "greedy" if record["greedy"] else "sampled"
+        lines.append(f"\n=== {record['method']}, {way}")
+        for turn in record["turns"]:
+            lines.append(shown(turn))
+            for agent, text in enumerate(turn["feedback"]):
+                if text:
+                    lines.append(f"\nagent {agent} was told:\n{text}")
     return "\n".join(lines)
-
-
-def by_agent(texts: list[str]) -> list[str]:
-    """Return the lines of the agents' texts, each with its agent's number before it."""
-    lines = []
-    for agent, text in enumerate(texts):
-        for line in printable(text).split("\n"):
-            lines.append(f"agent {agent} | {line}")
-    return lines

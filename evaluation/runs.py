@@ -17,7 +17,15 @@ from pandas import DataFrame, Index, Series, concat, json_normalize
 
 from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
 
-OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
+OTHERS = {
+    "run",
+    "state",
+    "steps",
+    "seed",
+    "commit",
+    "evaluated",
+    "group",
+}
 RECORDED = ["items", "maximum", "unit", "bases", "init", "max_steps"]  # beside the flags
 PROBLEMS = ["items", "eval-limit"]
 UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
@@ -72,7 +80,8 @@ def read_run(directory: Path) -> dict:
         evaluation = json.loads(file.read_text("utf-8"))
         row["evaluated"] = str(evaluation["settings"])
         tables["eval"] = evaluation["methods"]
-    row |= json_normalize(tables, sep="/").to_dict("records")[0]
+    [measures] = json_normalize(tables, sep="/").to_dict("records")
+    row |= measures
     steps = read_records(directory / "metrics.jsonl")
     steps = [step for step in steps if "return" in step]
     matches = map(PART.search, itertools.chain(row, *steps))
@@ -104,7 +113,11 @@ def list_runs(names: list[str]) -> str:
     rows["steps"] = rows["steps"].map(len)
     columns = ["run", "state", "steps", "before/return", "after/return", "seed"]
     table = rows.reindex(columns=columns + varying(rows, flags))
-    return table.to_string(index=False, float_format="{:.3f}".format, na_rep="-")
+    return table.to_string(
+        index=False,
+        float_format="{:.3f}".format,
+        na_rep="-",
+    )
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -145,8 +158,8 @@ def notes(rows: DataFrame, columns: list[str]) -> list[str]:
     lines = []
     for column in varying(rows, ["commit", *traits(rows)]):
         if column not in columns:
-            pairs = rows[[column, "group"]].drop_duplicates().itertuples(index=False)
-            texts = [f"{value} ({name})" for value, name in pairs]
+            pairs = rows[[column, "group"]].drop_duplicates()
+            texts = [f"{value} ({name})" for value, name in pairs.to_numpy()]
             lines.append(f"{column}: {', '.join(texts)}")
     return lines
 
@@ -182,10 +195,15 @@ def compare(
         table.to_csv(csv)
     if latex:
         cells.to_latex(latex, escape=True, caption=CAPTION)
-    return "\n\n".join([CAPTION, cells.to_string(), *notes(rows, columns)])
+    blocks = [CAPTION, cells.to_string()]
+    blocks += notes(rows, columns)
+    return "\n\n".join(blocks)
 
 
-def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
+def differences(
+    rows: DataFrame,
+    values: DataFrame,
+) -> DataFrame:
     """Return the values minus those of the first group's runs of the same seeds.
 
     What is of other problems or of another unit is not subtracted.
@@ -208,7 +226,8 @@ def estimates(values: DataFrame) -> DataFrame:
     """
     drawn = values.stack().groupby(["kind", "group", "metric"], sort=False)
     table = drawn.agg(["count", "mean", "sem"])
-    half = table["sem"].where(table["sem"] > 1e-9) * table["count"].map(t95)
+    errors = table["sem"].where(table["sem"] > 1e-9)
+    half = errors * table["count"].map(t95)
     table["low"] = table["mean"] - half
     table["high"] = table["mean"] + half
     return table
@@ -216,7 +235,7 @@ def estimates(values: DataFrame) -> DataFrame:
 
 def t95(count: int) -> float:
     """Return half of a 95 % interval in standard errors, for a mean over so many values."""
-    freedom = max(count - 1, 1)
+    freedom = count - 1
     if freedom <= len(T95):
         return T95[freedom - 1]
     return 1.96 + 2.37 / freedom + 2.8 / freedom**2
@@ -234,11 +253,16 @@ def cell(row: Series) -> str:
     return f"{row['mean']:+.3f} {interval}{count}"
 
 
-def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
+def draw(
+    rows: DataFrame,
+    metrics: list[str],
+    file: str,
+) -> None:
     """Draw a panel for each metric that is measured at every step: a curve for each group."""
     from matplotlib.figure import Figure
 
-    steps = concat(rows.set_index(["group", "run"])["steps"].to_dict())
+    tables = rows.set_index(["group", "run"])["steps"]
+    steps = concat(tables.to_dict())
     metrics = [name.removeprefix("after/") for name in metrics]
     metrics = [name for name in metrics if name in steps]
     if not metrics:
@@ -256,7 +280,11 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
         raise ValueError(f"--out {file}: {error}") from error
 
 
-def draw_curve(axes, group: str, seeds: DataFrame) -> None:
+def draw_curve(
+    axes,
+    group: str,
+    seeds: DataFrame,
+) -> None:
     """Draw a group's running mean over steps, as far as all of its seeds have come.
 
     seeds: the values by step, a column for each seed.

@@ -81,7 +81,7 @@ def test_a_turn_is_opened_where_the_episode_goes_on_in_the_world_that_the_agents
                     assert child.histories[1] == [*node.histories[1], (text, "!")]
                     history = "".join(r + f for r, f in child.histories[0])
                     assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
-                    assert sample_record(0, child, 0)["prompts"][0] == child.observations[0]
+                    assert sample_record(child, 0)["prompts"][0] == child.observations[0]
                 assert float(node.returns[0, sample]) == 1 + (child.value if child else 0)
         opened.append(going_on)
     assert [len(nodes) for nodes in module.turns] == opened[: len(module.turns)]

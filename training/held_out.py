@@ -99,16 +99,12 @@ def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
     return texts, node.parts[node.joints.tolist().index(joint)]
 
 
-def sample_record(step: int, node: Node, number: int) -> dict:
-    """Return aligned joint response `number` of a node as a line of samples.jsonl."""
-    head = {"step": step, "task_id": node.item.get("task_id"), "turn": len(node.histories[0])}
-    return head | joint_record(node, number)
-
-
-def joint_record(node: Node, number: int) -> dict:
+def sample_record(node: Node, number: int) -> dict:
     """Return what aligned joint response `number` of a node was asked, wrote and earned."""
     texts, parts = played(node, number)
     return {
+        "task_id": node.item.get("task_id"),
+        "turn": len(node.histories[0]),
         "prompts": list(map(as_text, node.observations)),
         "responses": texts,
         "reward": total(parts, len(texts)),

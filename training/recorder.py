@@ -217,7 +217,7 @@ class Recorder(L.Callback):
             logger.log_metrics({f"test/{name}": value for name, value in measures.items()}, step)
         *_, (node, _) = episode(nodes[0], 0)
         self.summary[when] = measures
-        self.summary["example"][when] = sample_record(step, node, 0)
+        self.summary["example"][when] = {"step": step} | sample_record(node, 0)
 
     def evaluate(self, trainer, module: MAGRPO, split: str) -> tuple[dict, list]:
         """Return the measures of a split's problems, and the first greedy nodes."""
@@ -281,7 +281,7 @@ class Recorder(L.Callback):
         records = []
         for node in itertools.chain(*module.turns):
             if node.problem == 0:
-                records += [sample_record(step, node, i) for i in range(node.samples)]
+                records += [{"step": step} | sample_record(node, i) for i in range(node.samples)]
         self.append("samples.jsonl", records)
         log_text(trainer, "sample", shown(records[0]), step)
 

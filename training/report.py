@@ -89,7 +89,7 @@ def dry_run(module) -> None:
         rewards = torch.cat([node.team_rewards for node in nodes])
         earned = f"mean reward {rewards.mean():.3f} of {module.rollout.reward.maximum:g}"
         print(f"\nturn {turn}: {len(rewards)} joint responses, {earned}. One of them:")
-        print(shown(sample_record(0, nodes[0], 0)))
+        print(shown(sample_record(nodes[0], 0)))
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
     rows = module.rows()
 

@@ -37,21 +37,24 @@ def packed(folder):
     config = model.config
     path = folder / "little.gguf"
     file = gguf.GGUFWriter(path, "qwen2")
-    file.add_block_count(config.num_hidden_layers)
-    file.add_context_length(config.max_position_embeddings)
-    file.add_embedding_length(config.hidden_size)
-    file.add_feed_forward_length(config.intermediate_size)
-    file.add_head_count(config.num_attention_heads)
-    file.add_head_count_kv(config.num_key_value_heads)
-    file.add_layer_norm_rms_eps(config.rms_norm_eps)
-    file.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    file.add_tokenizer_model("gpt2")
-    file.add_token_list(TOKENS)
-    file.add_token_types([1] * (END - 1) + [3, 3])
-    file.add_token_merges(["Ġ a"])
-    file.add_eos_token_id(END)
-    file.add_bos_token_id(END - 1)
-    file.add_chat_template(CHAT)
+    for name, value in {
+        "block_count": config.num_hidden_layers,
+        "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size,
+        "feed_forward_length": config.intermediate_size,
+        "head_count": config.num_attention_heads,
+        "head_count_kv": config.num_key_value_heads,
+        "layer_norm_rms_eps": config.rms_norm_eps,
+        "rope_freq_base": config.rope_parameters["rope_theta"],
+        "tokenizer_model": "gpt2",
+        "token_list": TOKENS,
+        "token_types": [1] * (END - 1) + [3, 3],
+        "token_merges": ["Ġ a"],
+        "eos_token_id": END,
+        "bos_token_id": END - 1,
+        "chat_template": CHAT,
+    }.items():
+        getattr(file, f"add_{name}")(value)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN2, config.num_hidden_layers)
     for name, weight in model.state_dict().items():
         if name != "lm_head.weight":
@@ -64,7 +67,8 @@ def packed(folder):
 
 
 @pytest.mark.parametrize("make", [adapter, packed])
-def test_the_whole_model_computes_what_its_parts_do(make, tmp_path):
+def test_the_whole_model_computes_what_its_parts_do(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)  # where the base of the adapter is
     source, model = make(tmp_path)
     folder = tmp_path / "whole"
     make_whole(source, folder)
