@@ -195,7 +195,7 @@ class Player:
     def weights(self) -> list[list]:
         """Return a copy of each agent's weights that are trained."""
         agents = range(self.team.size)
-        return copy.deepcopy([self.team.parameters_of(agent) for agent in agents])
+        return copy.deepcopy(list(map(self.team.parameters_of, agents)))
 
     def rollout(
         self,
