@@ -268,7 +268,7 @@ GARBAGE = {
     "nulls": "def aux(x):\n    return 1\0",
     "surrogate": "\udc80def aux(x)",
     "unicode": "дом 家 🏠 \u202e\u2028" * 50,
-    "huge": "x = 1\n" * 200_000 + "def aux(x):\n    return 1\n",
+    "huge": f"x = {[*range(99)]}\n" * 10_000 + "def aux(x):\n    return 1\n",
     "deep": "x = " + "(" * 5000,
     "deep signs": "x = " + "-" * 15_000 + "1",
     "deep sums": "x = " + "+".join("1" * 9000),

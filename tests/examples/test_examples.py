@@ -107,8 +107,9 @@ MBPP_ROW = {
 def test_an_mbpp_row_becomes_an_item_with_its_signature(tmp_path):
     data = tmp_path / "a.jsonl"
     write_lines(data, [MBPP_ROW | {"task_id": number} for number in range(427)])
+    task = mbpp.MBPP(str(data))
     for split, first, end in (("train", 15, 65), ("dev", 0, 15), ("test", 65, 257)):
-        items = mbpp.MBPP(str(data)).items(split)
+        items = task.items(split)
         assert [item["task_id"] for item in items] == [str(number) for number in range(first, end)]
     item = items[0]
     assert signature(item["prompt"], "scale") == "def scale(p, k=1.5, *rest):"
