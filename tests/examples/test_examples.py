@@ -223,25 +223,26 @@ EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
 @pytest.mark.parametrize(
     ("reward", "item", "texts", "parts"),  # parts in their order
     [
-        (ledger.found, {"amounts": [101]}, ["101", ""], []),
-        (ledger.found, LEDGER, ["303, 101 and 202", ""], [1, -0.019, 1]),
-        (ledger.found, LEDGER, ["101, 9", ""], [0.4, 0, 0]),  # a half is right, a third is named
-        (ledger.found, LEDGER, ["9" * 4301, ""], [0, 0, 0]),
-        (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], [1, -0.1, 1]),
-        (messages.find, {"door": (3, 7)}, ["3 7", "3 7"], []),
-        (messages.find, DOOR, ["3, 7 or 9", "so 3 7"], [1, -0.0005]),
-        (tools.answer, {"answer": 1234}, ["<python>1", ""], []),
-        (tools.answer, SUM, ["", "So 1,234."], [1, -0.018, 1, 1]),
-        (tools.answer, SUM, ["", "1234 or 7"], [0, 0, 0, 1]),
-        (gym.verified, EIGHT, ["8"], [1, 1]),
-        (gym.verified, EIGHT, ["So <answer> 8 </answer>."], [1, 1]),
-        (gym.verified, EIGHT, ["9"], [0, 0]),
-        (gym.verified, EIGHT, ["8", ""], []),
-        (gym.verified, EIGHT | {"hint": ""}, ["", "8"], [1, 1]),
+        (ledger.found, {"amounts": [101]}, ["101", ""], ""),
+        (ledger.found, LEDGER, ["303, 101 and 202", ""], "1 -0.019 1"),
+        (ledger.found, LEDGER, ["101, 9", ""], "0.4 0 0"),  # a half is right, a third is named
+        (ledger.found, LEDGER, ["9" * 4301, ""], "0 0 0"),
+        (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], "1 -0.1 1"),
+        (messages.find, {"door": (3, 7)}, ["3 7", "3 7"], ""),
+        (messages.find, DOOR, ["3, 7 or 9", "so 3 7"], "1 -0.0005"),
+        (tools.answer, {"answer": 1234}, ["<python>1", ""], ""),
+        (tools.answer, SUM, ["", "So 1,234."], "1 -0.018 1 1"),
+        (tools.answer, SUM, ["", "1234 or 7"], "0 0 0 1"),
+        (gym.verified, EIGHT, ["8"], "1 1"),
+        (gym.verified, EIGHT, ["So <answer> 8 </answer>."], "1 1"),
+        (gym.verified, EIGHT, ["9"], "0 0"),
+        (gym.verified, EIGHT, ["8", ""], ""),
+        (gym.verified, EIGHT | {"hint": ""}, ["", "8"], "1 1"),
     ],
 )
 def test_a_joint_response_is_paid(reward, item, texts, parts):
-    assert [*reward(item, texts).values()] == pytest.approx(parts)
+    wanted = list(map(float, parts.split()))
+    assert [*reward(item, texts).values()] == pytest.approx(wanted)
 
 
 def test_an_answer_ends_the_episode():
