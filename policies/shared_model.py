@@ -29,9 +29,9 @@ from policies.model_names import TeamOptions
 
 # Mean differences of log-probabilities over several tokens, in nats, that rounding explains. In 32
 # and 4 bits the largest difference of one token was 2e-6. In 16 bits a logit of 16 to 32 is itself
-# rounded by up to 0.06. SmolLM2-135M on an H200 had 0.035 in training, text by text 0.031, and 0.057
-# between policies/fast/ and transformers; Qwen2.5-Coder-1.5B 0.010. A mask or a position that is
-# wrong had 0.3 and more in most models. In 8 bits activations are rounded, too.
+# rounded by up to 0.06. SmolLM2-135M on an H200 had 0.035 in training, text by text 0.031, and
+# 0.057 between policies/fast/ and transformers; Qwen2.5-Coder-1.5B 0.010. A mask or a position that
+# is wrong had 0.3 and more in most models. In 8 bits activations are rounded, too.
 NOISE = 1e-3  # in 32 and 4 bits
 NOISE_16 = 0.1  # in 16 and 8 bits
 
