@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from helpers import ROOT, output_of
-from test_equations import doubles
 
 from policies.decoding import Response
 from training.run_folder import read_records
@@ -70,67 +69,65 @@ def patched(name: str, folder: Path):
     return module
 
 
+def table(text: str) -> torch.Tensor:
+    """The numbers of a text whose rows are parted by bars."""
+    rows = [list(map(float, row.split())) for row in text.split("|")]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
 def test_maxrl_divides_by_the_mean(tmp_path):
     advantages = patched("maxrl", tmp_path).advantages
-    returns = doubles([0, 0, 0, 1], [0, 0, 0, 0], [2, 2, 1, 3])
-    wanted = doubles([-1, -1, -1, 3], [0, 0, 0, 0], [0, 0, -0.5, 0.5])
-    torch.testing.assert_close(advantages(returns, "maxrl"), wanted)
+    got = advantages(table("0 0 0 1 | 0 0 0 0 | 2 2 1 3"), "maxrl")
+    torch.testing.assert_close(got, table("-1 -1 -1 3 | 0 0 0 0 | 0 0 -0.5 0.5"))
 
 
 @pytest.mark.parametrize(
     ("level", "logs"),  # of the ratios; 0: it has left its bounds in the direction of the advantage
-    [
-        ("token", ([0, 0, 0.07], [0.2, 0, 0.9])),
-        ("sequence", ([0, 0, 0], [0.065, 0.065, 0.065])),
-    ],
+    [("token", "0 0 0.07 | 0.2 0 0.9"), ("sequence", "0 0 0 | 0.065 0.065 0.065")],
 )
 def test_the_clipped_ratio_has_the_written_gradient(level, logs, tmp_path):
     module = patched("clipped", tmp_path)
     module.LEVEL = level
     module.CLIP = (0.05, 0.1)
-    old = doubles([-1, -2, -3], [-4, -5, -6])
-    moves = doubles([0.2, 0.1, 0.07], [0.2, -0.07, 0.9])
-    mask = doubles([1.5, 1.5, 1.5], [1.5, 1.5, 0])  # a server's
-    coef = doubles(1.0, -2.0)
-    logps = (old + moves).requires_grad_()
-    (got,) = torch.autograd.grad(module.clipped_loss(logps, old, mask, coef), logps)
-    logs = doubles(*logs)
-    torch.testing.assert_close(got, -mask * logs.exp() * (logs != 0) * coef[:, None])
-    (first,) = torch.autograd.grad(module.clipped_loss(logps, logps.detach(), mask, coef), logps)
-    torch.testing.assert_close(first, -mask * coef[:, None])  # Eq. 2's, where nothing has moved
+    old = table("-1 -2 -3 | -4 -5 -6")
+    logps = (old + table("0.2 0.1 0.07 | 0.2 -0.07 0.9")).requires_grad_()
+    mask = table("1.5 1.5 1.5 | 1.5 1.5 0")  # a server's
+    coef = table("1 | -2")
+    (got,) = torch.autograd.grad(module.clipped_loss(logps, old, mask, coef[:, 0]), logps)
+    ratios = table(logs).exp() * (table(logs) != 0)
+    torch.testing.assert_close(got, -mask * ratios * coef)
+    still = module.clipped_loss(logps, logps.detach(), mask, coef[:, 0])
+    (got,) = torch.autograd.grad(still, logps)
+    torch.testing.assert_close(got, -mask * coef)  # Eq. 2's, where nothing has moved
 
 
 def test_what_was_cut_off_teaches_nothing(tmp_path):
     """Nor does a response whose partners were all cut off, or whose next turn follows on one."""
     module = patched("truncated", tmp_path)
 
-    def node(rewards, ended: str):
+    def node(rewards: str, ended: str):
         """A node of two agents with three samples each; ended: "+" or "-" for each of them."""
         flags = [[Response([1], "", [], 0.0, sign == "+") for sign in own] for own in ended.split()]
         made = module.Node(0, {}, (), [[], []], 3, responses=flags)
         made.joints = module.arrangement(2, 3, math.inf)
-        made.rewards = rewards.flatten().expand(2, -1)
+        made.rewards = table(rewards).expand(2, -1)
         return made
 
-    nan = math.nan
-    table = doubles([1, 2, 3], [4, 5, 60], [700, 8, 9])  # of agent 0's samples, by agent 1's
-    root, child, last = (
-        node(table, "++- +-+"),
-        node(doubles([5] * 9), "+++ +++"),
-        node(table, "++- +-+"),
-    )
+    joint = "1 2 3  4 5 60  700 8 9"  # of agent 0's samples, by agent 1's
+    root, last = node(joint, "++- +-+"), node(joint, "++- +-+")
+    child = node("5 5 5  5 5 5  5 5 5", "+++ +++")
     root.children = [child, None, None]
     for turns, optimism, wanted in (
-        ([[root], [child]], 0.5, ([7, nan, nan], [7.5, nan, nan])),
-        ([[last]], 1.0, ([3, 60, nan], [4, nan, 60])),
-        ([[last]], 0.0, ([2, 32, nan], [2.5, nan, 31.5])),
+        ([[root], [child]], 0.5, "7 nan nan | 7.5 nan nan"),
+        ([[last]], 1.0, "3 60 nan | 4 nan 60"),
+        ([[last]], 0.0, "2 32 nan | 2.5 nan 31.5"),
     ):
         module.back_up(turns, 1.0, optimism)
-        torch.testing.assert_close(turns[0][0].returns, doubles(*wanted), equal_nan=True)
-    assert root.value == float(table.mean()) + 5 / 3  # what is logged counts every one
+        torch.testing.assert_close(turns[0][0].returns, table(wanted), equal_nan=True)
+    assert root.value == float(table(joint).mean()) + 5 / 3  # what is logged counts every one
     stub = SimpleNamespace(groups=lambda: [[last]], algorithm=module.Algorithm())
     module.MAGRPO.set_advantages(stub)
-    torch.testing.assert_close(last.advantages, doubles([-15, 15, 0], [-14.5, 0, 14.5]))
+    torch.testing.assert_close(last.advantages, table("-15 15 0 | -14.5 0 14.5"))
 
 
 # --- the page -------------------------------------------------------------------------------------
