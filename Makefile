@@ -35,7 +35,7 @@ coder: setup
 		--model $(or $(MODEL),Qwen/Qwen2.5-Coder-0.5B-Instruct) $(ARGS)
 
 # what a fork of the algorithm can break, in a minute
-CHECKED := equations magrpo policies maskless memory defaults reproducibility rewards
+CHECKED := equations magrpo policies memory reproducibility
 check: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile \
 		$(CHECKED:%=tests/test_%.py) $(wildcard tests/fast)
