@@ -180,6 +180,7 @@ def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkey
         assert "no method single: " in capsys.readouterr().err
         with pytest.raises(SystemExit):
             run_eval("--greedy --task x --method single")
+        assert "no method" not in capsys.readouterr().err
 
 
 # --- what is left out, and what is refused --------------------------------------------------------
