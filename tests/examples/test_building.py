@@ -108,20 +108,16 @@ def test_what_teams_by_hand_earn(name, items, team, strict, paper):
 
 
 def test_a_string_is_paid_by_its_cells_and_by_its_least_useful_agent():
-    item, cells = STRINGS[0], goal(STRINGS[0])
-    outside = next((x, 1, 0) for x in range(5) if (x, 1, 0) not in cells)
-    size = len(cells)
-    half = size // 2
+    item, cells = STRINGS[0], goal(STRINGS[0])  # the letter I, of 13 cells
     for first, second, value in (
-        (cells[:half], cells[half:-1], 1 - 1 / size),
-        ([*cells[:half], outside], cells[half:], size / (size + 1)),
-        (cells[:1], cells[1:], 4 / size),  # one cell, of the quarter that each has to add
+        (cells[:6], cells[6:-1], 12 / 13),
+        ([*cells[:6], (0, 1, 0)], cells[6:], 13 / 14),
+        (cells[:1], cells[1:], 4 / 13),  # one cell, of the quarter that each has to add
     ):
         assert total(rewards.strbuild(item, checkered(first, second))) == pytest.approx(value)
-    x, y, z = next(cell for cell in cells if (cell[0] + 1, *cell[1:]) in cells)
-    own, _ = checkered([(x, y, z), (x + 1, y, z)], [])
+    own, _ = checkered([(0, 0, 0), (1, 0, 0)], [])
     for text, right in ((own, 2), (own.replace("stone", "oak_planks"), 0)):  # equal ones are wrong
-        assert rewards.strbuild(item, [text, ""])["metric/iou"] == pytest.approx(right / size)
+        assert rewards.strbuild(item, [text, ""])["metric/iou"] == pytest.approx(right / 13)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +140,8 @@ def test_more_commands_than_are_read_earn_nothing():
 def test_later_turns_show_the_own_commands_and_never_the_partners():
     task = StrBuild(feedback="position_feedback")
     own, partners = "/setblock 0 0 0 oak_planks", "/setblock 1 0 0 obsidian"
-    response = f"Here:\n{own}\nnonsense"
-    told = task.feedback(STRINGS[8], [response, partners])
-    text = task.observe(0, STRINGS[8], [(response, told[0])])
+    texts = [f"Here:\n{own}\nnonsense", partners]
+    text = task.observe(0, STRINGS[8], [(texts[0], task.feedback(STRINGS[8], texts)[0])])
     begun = task.observe(0, STRINGS[8], []).removesuffix("\nCommands:\n")
     assert text.startswith(f"{begun}\nYour commands in turn 1:\n{own}\n\nTurn 2. ")
     assert partners not in text
