@@ -362,9 +362,9 @@ VERDICT = LEAVE + OBJECTS + SABOTAGE + SPY + FORGE + TEXTS + SOURCES
 # ---- attacks on the machine ---------------------------------------------------------------------
 
 
-def tries(*lines: str, imports: str = "os") -> str:
+def tries(*lines: str) -> str:
     body = "\n    ".join([*lines, "return 'done'"])
-    return f"import {imports}\ndef attack():\n    {body}"
+    return f"import os\ndef attack():\n    {body}"
 
 
 def calls(number, arguments: str = "") -> str:
@@ -409,12 +409,12 @@ FILES = cases(
     change_root=tries("os.chroot('TMP')"),
     shared_memory=tries("os.open('/dev/shm/loot', os.O_CREAT | os.O_RDWR)"),
     through_libc=tries(
-        "assert ctypes.CDLL(None).open(b'TMP/loot', 0o102, 0o600) >= 0", imports="ctypes"
+        "import ctypes", "assert ctypes.CDLL(None).open(b'TMP/loot', 0o102, 0o600) >= 0"
     ),
     late_thread=tries(
+        "import threading, time",
         "def late(): time.sleep(0.2); open('TMP/loot', 'w')",
         "threading.Thread(target=late).start()",
-        imports="threading, time",
     ),
     at_exit="import atexit\natexit.register(lambda: open('TMP/loot', 'w'))\n" + tries("1 / 0"),
     read=tries("assert 'treasure' in open('TMP/secret.txt').read()"),
@@ -441,16 +441,16 @@ FILES = cases(
 NETWORK = cases(
     UNDONE,
     "attack",
-    tcp=tries("socket.create_connection(('127.0.0.1', PORT), 1)", imports="socket"),
+    tcp=tries("import socket", "socket.create_connection(('127.0.0.1', PORT), 1)"),
     udp=tries(
+        "import socket",
         "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
-        imports="socket",
     ),
-    listen=tries("socket.create_server(('127.0.0.1', 0))", imports="socket"),
-    unix=tries("socket.socket(socket.AF_UNIX).bind('TMP/loot')", imports="socket"),
-    abstract=tries("socket.socket(socket.AF_UNIX).bind('\\0loot')", imports="socket"),
-    raw=tries("socket.socket(socket.AF_PACKET, socket.SOCK_RAW)", imports="socket"),
-    pair=tries("socket.socketpair()", imports="socket"),
+    listen=tries("import socket", "socket.create_server(('127.0.0.1', 0))"),
+    unix=tries("import socket", "socket.socket(socket.AF_UNIX).bind('TMP/loot')"),
+    abstract=tries("import socket", "socket.socket(socket.AF_UNIX).bind('\\0loot')"),
+    raw=tries("import socket", "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"),
+    pair=tries("import socket", "socket.socketpair()"),
     inherited="""
         import array, os, socket
         def attack():
@@ -461,9 +461,9 @@ NETWORK = cases(
                 except OSError:
                     pass
         """,
-    resolve=tries("assert socket.getaddrinfo('localhost', 80)", imports="socket"),
+    resolve=tries("import socket", "assert socket.getaddrinfo('localhost', 80)"),
     pass_descriptors=tries(
-        "ours = socket.socket(fileno=3)", "socket.send_fds(ours, [b'x'], [0])", imports="socket"
+        "import socket", "ours = socket.socket(fileno=3)", "socket.send_fds(ours, [b'x'], [0])"
     ),
 )
 
@@ -477,11 +477,11 @@ PROCESSES = cases(
     vfork=calls(58),
     clone=calls(56, "17, 0, 0, 0, 0"),
     clone3=calls(435, "b'\\0' * 64, 64"),
-    new_thread=tries("threading.Thread(target=print).start()", imports="threading"),
+    new_thread=tries("import threading", "threading.Thread(target=print).start()"),
     memory_file=tries("os.memfd_create('loot')"),
-    signal_trainer=tries("os.kill(PID, signal.SIGUSR1)", imports="os, signal"),
+    signal_trainer=tries("import signal", "os.kill(PID, signal.SIGUSR1)"),
     signal_parent=tries("os.kill(os.getppid(), 0)"),
-    signal_own_group=tries("os.killpg(0, signal.SIGUSR1)", imports="os, signal"),
+    signal_own_group=tries("import signal", "os.killpg(0, signal.SIGUSR1)"),
     signal_everybody=tries("os.kill(-1, 0)"),
     signal_by_thread=calls(234, "PID, PID, 10"),
     signal_by_descriptor=tries("os.pidfd_open(PID)"),
@@ -498,8 +498,8 @@ PROCESSES = cases(
 POWERS = cases(
     UNDONE,
     "attack",
-    own_limit=tries("resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))", imports="resource"),
-    limit_of_trainer=tries("resource.prlimit(PID, resource.RLIMIT_NOFILE)", imports="resource"),
+    own_limit=tries("import resource", "resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))"),
+    limit_of_trainer=tries("import resource", "resource.prlimit(PID, resource.RLIMIT_NOFILE)"),
     affinity=tries("os.sched_setaffinity(0, {0})"),
     scheduler=tries("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"),
     become_root=tries("os.setuid(0)"),
@@ -515,11 +515,11 @@ POWERS = cases(
     message_queue=calls(240, "b'loot', 0o102, 0o600, 0"),
     system_v_memory=calls(29, "0, 4096, 0o1600"),
     poison_memory=tries(
+        "import ctypes",
         "page = id(os) & ~4095",
         "libc = ctypes.CDLL(None, use_errno=True)",
         "result = libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(4096), 100)",
         "if result: raise OSError(ctypes.get_errno(), 'refused')",
-        imports="ctypes, os",
     ),
     fault_handler=calls(323, "0"),
     watch_files=calls(253),
