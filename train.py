@@ -32,7 +32,7 @@ from training.flags import (
     part_of,
 )
 from training.plugins import TaskOptions, check_prompts, find_reward, make_task, plug_in
-from training.terminal import fail, is_first, quiet, quit_on_signals
+from training.terminal import drop_output, fail, is_first, quiet, quit_on_signals
 
 COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
@@ -387,7 +387,7 @@ def module_of(team, task, scorer, problems: list[dict], args: Args):
 def train(args: Args) -> None:
     first = is_first(args.processes)
     if not first:
-        sys.stdout = None  # the first process says it
+        drop_output()  # the first process says it
     started = int(os.environ.get("WORLD_SIZE") or args.processes)
     if started != args.processes:
         raise ValueError(

@@ -65,7 +65,7 @@ def printable(text: str) -> str:
 
 
 def drop_output() -> None:
-    """Drop what standard output still buffers, where its reader has gone, as `| head` does."""
+    """Drop what goes to standard output, and what it still buffers."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
