@@ -67,6 +67,7 @@ def test_nothing_is_printed_of_the_style_of_a_row():
     """Python warns of such a solution, from 3.12 on aloud."""
     solution = '    assert "\\w"\n    return x * x\n'
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         warnings.filterwarnings("error", module="<unknown>")  # the file, where none is named
         item = pro_item(PRO_ROW | {"raw_solution": solution})
     assert "w" in item["solution"]
