@@ -661,7 +661,8 @@ class MAGRPO(L.LightningModule):
 
     def compute_gradients(self, rows: list[Row]) -> None:
         """Set the gradients of every policy's own loss, the sum over its agents."""
-        rows = [row for row in rows if processes.is_own(row.problem, len(self.turns[0]))]
+        own = processes.own_problems(len(self.turns[0]))
+        rows = [row for row in rows if row.problem in own]
         # A response without advantage has no gradient. Unless there is a KL term, it is not run.
         self.learned = [row for row in rows if row.coef != 0.0 or self.algorithm.kl_coef]
         halving(self.team.bases, lambda: self.set_gradients(self.learned))

@@ -99,11 +99,11 @@ def make_samplers(args) -> dict[str, Callable]:
     team = make_team(args)
     samplers = {"transformers": make_generate(args), "ours": make_sampler(args, team.sample)}
     if args.url:
-        from policies.engine import Engine
+        from policies.engine import connect
 
-        engine = Engine(team, [args.url])
-        engine.probe()
-        samplers["server"] = make_sampler(args, engine.sample)
+        served = make_team(args)
+        connect(served, [args.url])
+        samplers["server"] = make_sampler(args, served.sample)
     return samplers
 
 

@@ -23,14 +23,14 @@ class TooLong(ValueError):
 class Codec:
     """Encode the prompts of a model, and decode its responses."""
 
-    def __init__(self, model, tokenizer) -> None:
+    def __init__(self, model, tokenizer, template_args: dict):
         config = model.config.get_text_config()
         self.tokenizer = tokenizer
         # Tokens that a prompt and its response may have together: the model's positions limit them.
         self.context = getattr(config, "max_position_embeddings", None) or math.inf
         self.eos = eos_tokens(model, tokenizer)
         self.stops: list[str] = []  # texts that end a response, too
-        self.template_args: dict = {}  # what the chat template is given beside the messages
+        self.template_args = template_args  # what the chat template gets beside the messages
         self.date = datetime.now()  # what the chat template sees as today
         self.raw = False  # whether a prompt came without the chat template
 
@@ -43,15 +43,11 @@ class Codec:
         the model's context. `begun` is the beginning of the answer. It ends the prompt.
         """
         ids = self.ids(prompt, chat, begun)
-        if len(ids) > limit:
+        if len(ids) > min(limit, self.context - room):
             raise TooLong(
-                f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}; prompts are "
-                f"never cut: raise the limit or drop the item ({prompt!r:.60}...)"
-            )
-        if len(ids) + room > self.context:
-            raise TooLong(
-                f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
-                f"the model's context of {self.context} ({prompt!r:.60}...)"
+                f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}, and with "
+                f"--max-new-tokens {room} it has to fit the model's context of {self.context}; "
+                f"prompts are never cut: raise the limit or drop the item ({prompt!r:.60}...)"
             )
         if not ids:
             raise ValueError(f"a prompt has no token: {prompt!r}")
@@ -123,15 +119,13 @@ class Codec:
 
     def end_of(self, tokens: list[int], begun: str) -> int | None:
         """Return how many tokens a response has: up to the first that ends it. None: none does."""
-        places = (place for place, token in enumerate(tokens, 1) if token in self.eos)
-        end = next(places, None)
-        tokens = tokens[:end]
-        if not self.is_stopped(tokens, begun):
-            return end
-        counts = range(len(tokens) + 1)
-        return bisect.bisect_left(
-            counts, True, key=lambda count: self.is_stopped(tokens[:count], begun)
-        )
+
+        def is_over(count: int) -> bool:
+            first = tokens[:count]
+            return not self.eos.isdisjoint(first) or self.is_stopped(first, begun)
+
+        size = bisect.bisect_left(range(len(tokens) + 1), True, key=is_over)
+        return size if size <= len(tokens) else None
 
     def text_of(self, response: list[int]) -> str:
         """Return a response's text, a text that ends it included.
@@ -161,17 +155,14 @@ def as_text(prompt: Prompt) -> str:
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:
-    """Return every token that ends a response: the checkpoint's, the tokenizer's, the template's.
-
-    It leaves out those that the output layer does not know.
-    """
+    """Return all tokens that end a response: the checkpoint's, tokenizer's and template's."""
     ids = model.generation_config.eos_token_id
     if not isinstance(ids, list):
         ids = [ids]
     ids = frozenset([*ids, tokenizer.eos_token_id, turn_end(tokenizer)]) - {None}
     if not ids:
         raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
-    return ids.intersection(range(len(model.get_output_embeddings().weight)))
+    return ids
 
 
 def turn_end(tokenizer) -> int | None:

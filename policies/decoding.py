@@ -4,22 +4,19 @@ Shapes: P prompts, S samples of each, R rows (responses), T tokens of a response
 are read so far, V vocabulary.
 """
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers.cache_utils import Cache
 
 from policies.codec import Codec
 from policies.memory import halving, prompts_at_once
 from policies.sampling import Sampling, choose
 from policies.shared_model import SharedModel
 
-padded_left = functools.partial(pad_sequence, batch_first=True, padding_side="left")
-CACHES = ("past_key_values", "cache_params")  # what transformers' models call their cache
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
 # no further ahead. A finished row that is still decoded costs nothing there.
 LOOK = {"cpu": 1, "cuda": 8}
@@ -42,61 +39,90 @@ class Response:
 SILENCE = Response([], "", [], 0.0, True)  # of an agent that does not speak at a turn
 
 
-@dataclass
 class Rows:
-    """The rows that are still decoded, with what the model has read of them."""
+    """The rows that are still decoded, S of each prompt, with what the model has read of them."""
 
-    base: SharedModel
-    numbers: Tensor  # (R,): of all rows, which these are
-    agents: list[int] | None  # per row. None: the frozen model
-    logits: Tensor  # (R, V) of the next token
-    cache: dict[str, Cache]  # by the name that the model gives it
-    real: Tensor  # (R, W): False at the padding before a prompt
+    def __init__(self, base: SharedModel, prompts, agents, samples: int, limit: int):
+        """Let the model read the prompts, padded on the left to W. Each has its agent.
+
+        A prompt is read once, and its cache is copied. The caches of a model that takes no mask may
+        be of any kind, so its one prompt is read by all of its rows. The cache grows with the
+        responses: only policies/fast/ needs their `limit` in tokens.
+        """
+        if not base.takes_masks:
+            prompts = [prompt for prompt in prompts for _ in range(samples)]
+            agents = [agent for agent in agents for _ in range(samples)]
+            samples = 1
+        self.base = base
+        self.agents = agents
+        self.cache: Any = None  # of transformers
+        ids = [torch.tensor(prompt) for prompt in prompts]
+        ids = pad_sequence(ids, batch_first=True, padding_side="left", padding_value=-1)
+        ids = ids.to(base.device)
+        self.real = ids >= 0  # (R, W): False at the padding before a prompt
+        self.read(ids.clamp(min=0))
+        if samples > 1:
+            self.cache.batch_repeat_interleave(samples)
+            self.logits = self.logits.repeat_interleave(samples, 0)
+            self.real = self.real.repeat_interleave(samples, 0)
+            self.agents = [agent for agent in agents for _ in range(samples)]
+        self.numbers = torch.arange(len(self.real), device=base.device)  # (R,): of all rows
+
+    def read(self, ids: Tensor) -> None:
+        """Let the model read tokens (R, t), the last of `real`. Set logits (R, V) of the next."""
+        inputs = {}
+        if self.base.takes_masks:
+            positions = self.real.cumsum(1) - 1
+            inputs["position_ids"] = positions[:, -ids.shape[1] :].clamp(min=0)
+            inputs["attention_mask"] = self.real.long()
+        with self.base.acting(self.agents):
+            outputs = self.base.net(
+                ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1, **inputs
+            )
+        self.logits = outputs.logits[:, -1]
+        self.cache = outputs.past_key_values
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
         tokens = tokens[:, None]
         self.real = torch.cat([self.real, torch.ones_like(tokens, dtype=torch.bool)], 1)
-        self.logits, self.cache = read(self.base, self.agents, tokens, self.real, self.cache)
+        self.read(tokens)
 
     def keep(self, going_on: Tensor) -> None:
         """Drop all rows but these, given by their places (r,)."""
         self.numbers = self.numbers[going_on]
-        if self.agents:
-            self.agents = [self.agents[place] for place in going_on.tolist()]
+        self.agents = [self.agents[place] for place in going_on.tolist()]
         self.real = self.real[going_on]
-        for cache in self.cache.values():
-            cache.batch_select_indices(going_on)
+        self.cache.batch_select_indices(going_on)
 
 
 def decode(
     base: SharedModel,
     prompts: Sequence[tuple[int, ...]],
-    agents: Sequence[int] | None,
+    agents: Sequence[int],
     uniforms: Tensor,
     sampling: Sampling,
     begun: Sequence[str] = (),
 ) -> list[list[Response]]:
     """Sample S responses to each prompt, by its agent. Agents are sorted.
 
-    As many prompts are decoded at once as memory bears. agents None: by the frozen model. Only the
-    uniforms (P, S, T) in [0, 1) decide the tokens. begun: the beginning of each answer, with which
-    its prompt ends.
+    As many prompts are decoded at once as memory bears. Only the uniforms (P, S, T) in [0, 1)
+    decide the tokens. begun: the beginning of each answer, with which its prompt ends.
     """
     samples, limit = uniforms.shape[1:]
     begun = begun or [""] * len(prompts)
-    prefill_rows = base.fast.prefill if base.fast else prefill
+    make_rows = base.fast.rows if base.fast else Rows
 
     def in_parts() -> list[list[Response]]:
+        longest = max(map(len, prompts), default=0)
+        count = prompts_at_once(base, longest, samples, limit)
         answers: list[list[Response]] = []
-        while len(answers) < len(prompts):
-            longest = max(map(len, prompts[len(answers) :]))
-            count = prompts_at_once(base, longest, samples, limit)
-            part = slice(len(answers), len(answers) + count)
+        for start in range(0, len(prompts), count):
+            part = slice(start, start + count)
             part_uniforms = uniforms[part].flatten(0, 1)  # (R, T)
             part_begun = [text for text in begun[part] for _ in range(samples)]
             with torch.inference_mode():  # a step's kernels cost an eighth less than in no_grad
-                rows = prefill_rows(base, prompts[part], agents and agents[part], samples, limit)
+                rows = make_rows(base, prompts[part], agents[part], samples, limit)
                 responses = decode_rows(base, rows, part_uniforms, sampling, part_begun)
             for first in range(0, len(responses), samples):
                 answers.append(responses[first : first + samples])
@@ -116,8 +142,7 @@ def decode_rows(
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros(count, limit, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
-    ends = torch.zeros(rows.logits.shape[1], dtype=torch.bool, device=device)
-    ends[sorted(base.codec.eos)] = True  # (V,)
+    ends = torch.tensor(sorted(base.codec.eos), dtype=torch.long, device=device)
     look = LOOK[device.type]
     for step in range(limit):
         # 1) Choose a token of every row.
@@ -125,7 +150,7 @@ def decode_rows(
         tokens[rows.numbers, step] = new
         logps[rows.numbers, step] = logp
         entropies[rows.numbers, step] = entropy
-        ended[rows.numbers] |= ends[new]
+        ended[rows.numbers] |= torch.isin(new, ends)
         if step + 1 == limit:
             break
         # 2) Now and then, drop the rows that have ended.
@@ -157,50 +182,6 @@ def stopped(codec: Codec, tokens: Tensor, new: int, begun: list[str]) -> Tensor:
         begun = [""] * len(begun)
     tails = zip(tokens[:, -reach:].tolist(), begun, strict=True)
     return torch.tensor([codec.is_stopped(*tail) for tail in tails], device=tokens.device)
-
-
-def prefill(base: SharedModel, prompts, agents, samples: int, limit: int) -> Rows:
-    """Let the model read the prompts, padded on the left to W. Return S rows of each.
-
-    A prompt is read once, and its cache is copied. The caches of a model that takes no mask may be
-    of any kind, so its one prompt is read by all of its rows. The caches grow with the responses:
-    only policies/fast/ needs their limit in tokens.
-    """
-    if not base.takes_masks:
-        prompts = [prompt for prompt in prompts for _ in range(samples)]
-        agents = agents and [agent for agent in agents for _ in range(samples)]
-        samples = 1
-    ids = padded_left([torch.tensor(prompt) for prompt in prompts]).to(base.device)
-    real = padded_left([torch.ones(len(prompt), dtype=torch.bool) for prompt in prompts])
-    real = real.to(base.device)
-    logits, cache = read(base, agents, ids, real, {})
-    if samples > 1:
-        for layers in cache.values():
-            layers.batch_repeat_interleave(samples)
-    return Rows(
-        base,
-        torch.arange(len(prompts) * samples, device=base.device),
-        agents and [agent for agent in agents for _ in range(samples)],
-        logits.repeat_interleave(samples, 0),
-        cache,
-        real.repeat_interleave(samples, 0),
-    )
-
-
-def read(base: SharedModel, agents, ids: Tensor, real: Tensor, cache: dict[str, Cache]):
-    """Run tokens ids (R, t) that follow the cache. real (R, W) covers the cache and the tokens.
-
-    Return the logits (R, V) of the next token, and the cache with these tokens in it.
-    """
-    inputs = {}
-    if base.takes_masks:
-        positions = real.cumsum(1) - 1
-        inputs["position_ids"] = positions[:, -ids.shape[1] :].clamp(min=0)
-        inputs["attention_mask"] = real.long()
-    with base.acting(agents):
-        outputs = base.run(ids, 1, use_cache=True, **cache, **inputs)
-    cache = {name: outputs[name] for name in CACHES if outputs.get(name) is not None}
-    return outputs.logits[:, -1], cache
 
 
 def response_of(codec: Codec, tokens: list[int], logps: list, entropy: list, begun="") -> Response:

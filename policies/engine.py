@@ -25,11 +25,11 @@ import torch
 from openai import AsyncOpenAI, OpenAIError, Timeout
 from torch import Tensor
 
-from policies.codec import Codec
 from policies.decoding import Response, response_of
 from policies.loading import save_adapter
 from policies.logprobs import Row, gaps, score
 from policies.sampling import Sampling
+from policies.shared_model import SharedModel
 
 KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that wants one
 TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of three tries at most
@@ -48,15 +48,36 @@ class EngineError(RuntimeError):
     """
 
 
-class Server:
-    """Speak with one server. The methods raise EngineError, in one line."""
+class Engine:
+    """Sample for one base of the team with a server that holds it. Errors are an EngineError.
 
-    def __init__(self, url: str):
+    A server on another machine finds the adapters where TMPDIR is a folder that both machines
+    share.
+    """
+
+    def __init__(self, base: SharedModel, url: str):
+        self.base = base
         self.url = url
-        self.model = ""  # its base's name
+        self.run = f"magrpo-{secrets.token_hex(4)}"
+        self.folder = tempfile.TemporaryDirectory(prefix=f"{self.run}-")
+        self.names: dict[int, str] = {}  # of the policies' adapters, as the server has them
         base_url = url.rstrip("/").removesuffix("/v1") + "/v1"
         key = os.environ.get(KEY) or "none"  # the client insists on one
         self.client = AsyncOpenAI(base_url=base_url, api_key=key, timeout=TIMEOUT)
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="engine", daemon=True).start()
+        answer = self.wait(self.ask("list its models", "/models"))
+        card = next(card for card in answer["data"] if not card.get("parent"))  # no adapter
+        self.model = card["id"]  # the base's name
+        base.codec.context = min(base.codec.context, card["max_model_len"])
+
+    def wait(self, work):
+        """Return a coroutine's result. A signal that ends the rollout ends its requests, too."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
 
     def error(self, why: str) -> EngineError:
         return EngineError(f"the engine at {self.url} {why:.300}")
@@ -70,17 +91,45 @@ class Server:
         except (OpenAIError, ValueError) as error:  # the second: the answer is not JSON
             raise self.error(f"cannot {task}: {error} {error.__cause__ or ''}") from error
 
-    async def find(self) -> float | None:
-        """Find the name of the server's model. Return the model's context in tokens, if known."""
-        answer = await self.ask("list its models", "/models")
-        models = [card for card in answer["data"] if not card.get("parent")]  # no adapters
-        self.model = models[0]["id"]
-        return models[0].get("max_model_len")
+    def sample(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        agents: Sequence[int],
+        uniforms: Tensor,
+        sampling: Sampling,
+        begun: Sequence[str],
+    ) -> list[list[Response]]:
+        """Sample as decoding.decode does. Here the uniforms decide the seeds.
+
+        A server does not give the entropy. Its estimate is that of the sampled tokens, -log pi.
+        """
+        seeds = uniforms[:, 0, 0].double() * 2**53
+        samples = uniforms.shape[1]
+
+        async def answers() -> list[list[dict]]:
+            policies = [self.base.policy_of[agent] for agent in agents]
+            await asyncio.gather(*map(self.load, {*policies}))
+            requests = []
+            for prompt, policy, seed in zip(prompts, policies, seeds.long().tolist(), strict=True):
+                name = self.names[policy]
+                requests.append(self.complete(name, prompt, seed, samples, sampling))
+            return await asyncio.gather(*requests)
+
+        groups = []
+        for choices, text in zip(self.wait(answers()), begun, strict=True):
+            responses = []
+            for choice in choices:
+                tokens = choice["token_ids"]
+                logps = choice["logprobs"]["token_logprobs"]
+                entropy = [-logp for logp in logps]
+                responses.append(response_of(self.base.codec, tokens, logps, entropy, text))
+            groups.append(responses)
+        return groups
 
     async def complete(
-        self, model: str, codec: Codec, prompt: tuple, seed: int, samples: int, sampling: Sampling
-    ) -> list[tuple]:
-        """Return token ids and log-probabilities of each sample, with the token that ends it."""
+        self, model: str, prompt: tuple, seed: int, samples: int, sampling: Sampling
+    ) -> list[dict]:
+        """Return samples. Each has its tokens' ids and log-probabilities, its end included."""
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -92,8 +141,8 @@ class Server:
             "top_p": sampling.top_p,
             "min_p": 0.0,  # a checkpoint may ship another, and another penalty
             "repetition_penalty": 1.0,
-            "stop_token_ids": sorted(codec.eos),
-            "stop": codec.stops,
+            "stop_token_ids": sorted(self.base.codec.eos),
+            "stop": self.base.codec.stops,
             "skip_special_tokens": False,  # a stop may be one
             "spaces_between_special_tokens": False,
             "ignore_eos": True,  # stop_token_ids have it
@@ -101,132 +150,54 @@ class Server:
             "return_token_ids": True,
         }
         answer = await self.ask("sample", "/completions", body)
-        rows = {}
-        for choice in answer["choices"]:
-            reason = choice["finish_reason"]
-            if reason not in ("stop", "length"):
-                raise self.error(f"gives no whole response: {reason}")
-            logps = choice["logprobs"]["token_logprobs"]
-            rows[choice["index"]] = (choice["token_ids"], logps)
-        return [rows[sample] for sample in range(samples)]
+        return sorted(answer["choices"], key=lambda choice: choice["index"])
 
-
-class Engine:
-    """Sample with the servers of a team.
-
-    `urls` has one for each of the team's bases, in their order. A server on another machine finds
-    the adapters where TMPDIR is a folder that both machines share.
-    """
-
-    def __init__(self, team, urls: list[str]):
-        self.base_of = team.base_of
-        self.run = f"magrpo-{secrets.token_hex(4)}"
-        servers = [Server(url) for url in urls]
-        self.servers = dict(zip(team.bases, servers, strict=True))
-        self.names: dict[int, str] = {}  # of the policies' adapters, as the servers have them
-        self.folder = tempfile.TemporaryDirectory(prefix=f"{self.run}-")
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="engine", daemon=True).start()
-        for base, server in self.servers.items():
-            context = self.wait(server.find())
-            base.codec.context = min(base.codec.context, context or base.codec.context)
-
-    def wait(self, work):
-        """Return a coroutine's result. A signal that ends the rollout ends its requests, too."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
-
-    def sample(
-        self,
-        prompts: list[tuple[int, tuple]],
-        uniforms: Tensor,
-        sampling: Sampling,
-        begun: Sequence[str],
-    ) -> list[list[Response]]:
-        """Sample as Team.sample does. Here the uniforms decide the seeds.
-
-        A server does not give the entropy. Its estimate is that of the sampled tokens, -log pi.
-        """
-        answers = self.wait(self._sample(prompts, uniforms, sampling))
-        groups = []
-        for (agent, _), rows, text in zip(prompts, answers, begun, strict=True):
-            codec = self.base_of[agent].codec
-            responses = []
-            for tokens, logps in rows:
-                entropy = [-logp for logp in logps]
-                responses.append(response_of(codec, tokens, logps, entropy, text))
-            groups.append(responses)
-        return groups
-
-    async def _sample(self, prompts, uniforms: Tensor, sampling: Sampling) -> list:
-        """Return S pairs of tokens and log-probabilities for each prompt."""
-        policies = [self.base_of[agent].policy_of[agent] for agent, _ in prompts]
-        await asyncio.gather(*map(self.load, {*policies}))
-        seeds = uniforms[:, 0, 0].double() * 2**53
-        samples = uniforms.shape[1]
-        requests = []
-        for (agent, prompt), policy, seed in zip(
-            prompts, policies, seeds.long().tolist(), strict=True
-        ):
-            base = self.base_of[agent]
-            name = self.names[policy]
-            server = self.servers[base]
-            requests.append(server.complete(name, base.codec, prompt, seed, samples, sampling))
-        return await asyncio.gather(*requests)
-
-    async def load(self, agent: int) -> None:
-        """Load the adapter of the policy of this agent into its server, where it has changed.
+    async def load(self, policy: int) -> None:
+        """Load the adapter of this agent's policy into the server, where it has changed.
 
         A full copy has no adapter: it plays as its base.
         """
-        base = self.base_of[agent]
-        server = self.servers[base]
-        if not base.lora:
-            self.names[agent] = server.model
+        if not self.base.lora:
+            self.names[policy] = self.model
             return
         weights = hashlib.sha256()
-        for parameter in base.parameters_of(agent):
+        for parameter in self.base.parameters_of(policy):
             weights.update(parameter.detach().float().cpu().numpy())
-        name = f"{self.run}-agent{agent}-{weights.hexdigest()[:12]}"
-        old = self.names.get(agent)
+        name = f"{self.run}-agent{policy}-{weights.hexdigest()[:12]}"
+        old = self.names.get(policy)
         if name == old:
             return
-        path = Path(self.folder.name).resolve() / name
-        save_adapter(base, agent, path)
+        path = Path(self.folder.name) / name
+        save_adapter(self.base, policy, path)
         new = {"lora_name": name, "lora_path": str(path)}
-        await server.ask(f"load an adapter ({NEEDS})", "/load_lora_adapter", new)
-        self.names[agent] = name
+        await self.ask(f"load an adapter ({NEEDS})", "/load_lora_adapter", new)
+        self.names[policy] = name
         if old:
-            await server.ask("unload one", "/unload_lora_adapter", {"lora_name": old})
+            await self.ask("unload one", "/unload_lora_adapter", {"lora_name": old})
             shutil.rmtree(path.parent / old)
 
     def probe(self) -> None:
-        """Raise EngineError where a server and its base here are not the same model.
+        """Raise EngineError where the server and the base here are not the same model.
 
         A few tokens of each agent are scored here. The server's log-probabilities also have to be
         those of the sampled distribution.
         """
-        for base, server in self.servers.items():
-            prompts = [(agent, PROMPT) for agent in base.agents]
-            uniforms = torch.zeros(len(prompts), 1, 1)
-            answers = self.sample(prompts, uniforms, PROBE, [""] * len(prompts))
-            rows = []
-            for agent, [response] in zip(base.agents, answers, strict=True):
-                rows.append(Row(agent, PROMPT, response.tokens, logps=response.logps))
-            score(base, rows, PROBE)
-            gap = float(gaps(rows).abs().mean())
-            if not gap <= APART:
-                raise server.error(
-                    f"holds {server.model}, another model than {base.net.name_or_path}: it gives "
-                    f"tokens log-probabilities {gap:.2g} nats off on average; or is it without "
-                    "processed_logprobs?"
-                )
+        rows = []
+        for agent in self.base.agents:
+            [[response]] = self.sample([PROMPT], [agent], torch.zeros(1, 1, 1), PROBE, [""])
+            rows.append(Row(agent, PROMPT, response.tokens, logps=response.logps))
+        score(self.base, rows, PROBE)
+        gap = float(gaps(rows).abs().mean())
+        if not gap <= APART:
+            raise self.error(
+                f"holds {self.model}, another model than {self.base.net.name_or_path}: it gives "
+                f"tokens log-probabilities {gap:.2g} nats off on average; or is it without "
+                "processed_logprobs?"
+            )
 
 
 def connect(team, urls: list[str]) -> None:
-    """Let servers sample for a team. Raise EngineError where a server cannot."""
-    team.engine = Engine(team, urls)
-    team.engine.probe()
+    """Let a server sample for each base of a team, in their order. EngineError: one cannot."""
+    for base, url in zip(team.bases, urls, strict=True):
+        base.engine = Engine(base, url)
+        base.engine.probe()

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from policies.decoding import decode
-from policies.logprobs import Row, Tree, gaps, lay_out, score, token_logps
+from policies.logprobs import Row, gaps, score
 from policies.model_names import DEVICE, WEIGHTS, TeamOptions, find_model, recorded_name
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
@@ -29,7 +29,6 @@ def load_base(name: str, agents: list[int], options: TeamOptions) -> SharedModel
     """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
     model, tokenizer = load_model(name, options.bits)
     base = SharedModel(model, tokenizer, agents, options)
-    base.codec.template_args.update(options.template_arg)
     check(base)
     return base
 
@@ -40,8 +39,7 @@ def loading(name: str, needs: str):
     try:
         yield
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise ValueError(f"cannot load {name}: {needs} ({reason:.300})") from error
+        raise ValueError(f"cannot load {name}: {needs} ({error!r:.300})") from error
 
 
 def load_model(name: str, bits: int):
@@ -115,27 +113,27 @@ def gap_in_words(base: SharedModel) -> tuple[float, str]:
 
 
 def mean_gap(base: SharedModel) -> float:
-    """Return the mean difference in nats between the ways to run the frozen base.
+    """Return the mean difference in nats between the ways to run a base.
 
-    A few tokens have log-probabilities when the base samples them, when it scores them, and in
-    transformers' forward pass on one whole text at a time.
+    A few tokens have log-probabilities when the base samples them, when it scores them, and when
+    it scores each text alone, by transformers' forward pass.
     """
+    agent = base.agents[0]
     prompts = [(5, 3, 9, 4), (7, 2)]  # any tokens
     uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
-    answers = decode(base, prompts, None, uniforms, PROBE)
+    answers = decode(base, prompts, [agent, agent], uniforms, PROBE)
     rows = []
     for prompt, responses in zip(prompts, answers, strict=True):
         for response in responses:
-            rows.append(Row(base.agents[0], prompt, response.tokens, logps=response.logps))
-    score(base, rows, PROBE, frozen=True)
-    differences = [gaps(rows)]
-    for row in rows:
-        tree = Tree(alone=True)
-        tree.add(row)
-        with torch.no_grad():
-            expected = token_logps(base, lay_out(base, [tree]), PROBE)
-        differences.append((row.scored - expected).cpu())
-    return float(torch.cat(differences).abs().mean())
+            rows.append(Row(agent, prompt, response.tokens, logps=response.logps))
+    score(base, rows, PROBE)
+    differences = gaps(rows)
+    fast, takes_masks = base.fast, base.takes_masks
+    base.run_one_by_one()
+    score(base, rows, PROBE)
+    base.fast, base.takes_masks = fast, takes_masks
+    differences = torch.cat([differences, gaps(rows)])
+    return float(differences.abs().mean())
 
 
 def device() -> torch.device:
@@ -177,7 +175,6 @@ def save_adapter(base: SharedModel, agent: int, path: Path) -> None:
     for file in (path / name).iterdir():
         file.replace(path / file.name)
     (path / name).rmdir()
-    (path / "README.md").unlink(missing_ok=True)  # peft's empty model card
 
 
 def load_agent(base: SharedModel, agent: int, path: Path) -> None:
@@ -191,13 +188,7 @@ def load_agent(base: SharedModel, agent: int, path: Path) -> None:
             return
         [name] = base.adapters_of([agent])
         weights = load_file(path / WEIGHTS)  # a .bin file is a pickle, which can run code
-        agent_weights = get_peft_model_state_dict(
-            model, adapter_name=name, save_embedding_layers=False
-        )
-        if shapes(weights) != shapes(agent_weights):
-            raise ValueError("other names or shapes")
-        set_peft_model_state_dict(model, weights, name)
-
-
-def shapes(weights: dict) -> dict:
-    return {name: weight.shape for name, weight in weights.items()}
+        own = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
+        if weights.keys() != own.keys():
+            raise ValueError("other names")
+        set_peft_model_state_dict(model, weights, name)  # it refuses other shapes

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.memory import checkpoints, pass_tokens, update_tokens
@@ -90,8 +91,6 @@ def gaps(rows: list[Row]) -> Tensor:
 class Tree:
     """Distinct tokens of rows that begin alike, each with the token before it.
 
-    alone: it is one response, and takes no mask.
-
     An example is the prompt "a b" with the responses "c d" and "c e f":
 
         a ── b ── c ──(d)
@@ -108,8 +107,7 @@ class Tree:
     `predicted` is 1 2, 1 2 3.
     """
 
-    def __init__(self, alone: bool = False):
-        self.alone = alone
+    def __init__(self):
         self.rows: list[Row] = []
         self.predicted: list[int] = []  # of all tokens of the rows: where each is predicted
         self.tokens: list[int] = []
@@ -119,12 +117,9 @@ class Tree:
 
     def add(self, row: Row) -> None:
         """Add a response after its prompt."""
+        path = []  # places of the text's tokens but the last
         place = -1
-        for depth, token in enumerate([*row.prompt, *row.tokens]):
-            if depth >= len(row.prompt):
-                self.predicted.append(place)
-            if depth == len(row.prompt) + len(row.tokens) - 1:
-                break
+        for depth, token in enumerate([*row.prompt, *row.tokens][:-1]):
             key = (place, token)
             if key not in self.places:
                 self.places[key] = len(self.tokens)
@@ -132,6 +127,8 @@ class Tree:
                 self.parents.append(place)
                 self.depths.append(depth)
             place = self.places[key]
+            path.append(place)
+        self.predicted += path[len(row.prompt) - 1 :]
         self.rows.append(row)
 
     def takes(self, row: Row) -> bool:
@@ -144,16 +141,7 @@ class Tree:
         if row.problem == root.problem:
             size = (size + 1) // 2
         alike = row.prompt[:size] == root.prompt[:size]
-        return not self.alone and row.agent == root.agent and alike
-
-    def seen(self) -> Tensor:
-        """Return which tokens each token sees, (L, L): itself and those on the way to it."""
-        size = len(self.tokens)
-        seen = torch.eye(size, dtype=torch.bool).numpy()
-        for place, parent in enumerate(self.parents):
-            if parent >= 0:
-                seen[place] |= seen[parent]
-        return torch.from_numpy(seen)
+        return row.agent == root.agent and alike
 
 
 def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
@@ -166,9 +154,11 @@ def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
     trees: list[Tree] = []
     for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
         size = len(row.prompt) + len(row.tokens)
-        if not (trees and trees[-1].takes(row) and len(trees[-1].tokens) + size <= limit):
-            trees.append(Tree(alone=not base.takes_masks))
-        trees[-1].add(row)
+        last = trees[-1] if trees and base.takes_masks else None
+        if not (last and last.takes(row) and len(last.tokens) + size <= limit):
+            last = Tree()
+            trees.append(last)
+        last.add(row)
     return trees
 
 
@@ -179,7 +169,7 @@ class Layout:
     ids: Tensor  # (B, L)
     predicted: Tensor  # (N,): places in the flattened ids where the responses' tokens are predicted
     targets: Tensor  # (N,): these tokens
-    positions: Tensor | None = None  # (B, L). Both are None where each tree is alone.
+    positions: Tensor | None = None  # (B, L). Both are None where a model takes no masks.
     seen: Tensor | None = None  # (B, 1, L, L): whether a token sees another
 
 
@@ -197,12 +187,14 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
     layout = Layout(
         ids.to(device), torch.tensor(predicted, device=device), torch.tensor(targets, device=device)
     )
-    if trees[0].alone:
+    if not base.takes_masks:
         return layout
-    seen = torch.eye(size, dtype=torch.bool).repeat(count, 1, 1, 1)  # padding sees itself
+    seen = torch.eye(size, dtype=torch.bool).repeat(count, 1, 1, 1)
     for number, tree in enumerate(trees):
-        length = len(tree.tokens)
-        seen[number, 0, :length, :length] = tree.seen()
+        rows = seen[number, 0].numpy()  # a token sees itself, and those on the way to it
+        for place, parent in enumerate(tree.parents):
+            if parent >= 0:
+                rows[place] |= rows[parent]
     layout.positions = padded([torch.tensor(tree.depths) for tree in trees]).to(device)
     layout.seen = seen.to(device)
     return layout
@@ -216,8 +208,11 @@ def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor
         mask = torch.zeros(layout.seen.shape, dtype=dtype, device=base.device)
         inputs["attention_mask"] = mask.masked_fill(~layout.seen, torch.finfo(dtype).min)
         inputs["position_ids"] = layout.positions
-    logits = base.run(layout.ids, 0, use_cache=False, **inputs).logits
-    return target_logps(logits.flatten(0, 1)[layout.predicted], layout.targets, sampling)
+    logits = base.net(layout.ids, use_cache=False, **inputs).logits
+    # Responses may share a place. In several threads, only a gradient of `embedding` adds up their
+    # parts in one order.
+    logits = F.embedding(layout.predicted, logits.flatten(0, 1))
+    return target_logps(logits, layout.targets, sampling)
 
 
 def importance(logps: Tensor, rows: list[Row]) -> Tensor:

@@ -5,7 +5,7 @@ runs out all the same, they are halved and the work is done again.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -25,6 +25,7 @@ CPU_BYTES = 2**30
 # A pass takes a GPU as long as the host needs to launch its kernels. So each layer runs twice, and
 # keeps less, if more passes than this were needed otherwise (bench/README.md has both times).
 MOST_PASSES = 3
+MOST_HALVINGS = 20  # then it is one prompt, and one response, at a time
 
 
 @functools.cache
@@ -143,23 +144,16 @@ def prompts_at_once(base: SharedModel, prompt: int, samples: int, limit: int) ->
     return max(1, share(base) // needed)
 
 
-def is_shortage(error: RuntimeError) -> bool:
-    """Return whether an error says that memory ran out. cuBLAS says it by its text."""
-    return isinstance(error, torch.OutOfMemoryError) or "ALLOC_FAILED" in str(error)
-
-
-def halving(bases: Iterable[SharedModel], work: Callable):
+def halving(bases: Sequence[SharedModel], work: Callable):
     """Return work(). Do it again with half as much at once as long as memory runs out."""
-    for _ in range(20):  # then it is one prompt, and one response, at a time
+    while True:
         try:
             return work()
         except RuntimeError as error:  # the next try is outside, where nothing holds its tensors
-            if not is_shortage(error):
+            # cuBLAS says by its text that memory ran out
+            short = isinstance(error, torch.OutOfMemoryError) or "ALLOC_FAILED" in str(error)
+            if not short or bases[0].halved == MOST_HALVINGS:
                 raise
             for base in bases:
                 base.halved += 1
         torch.cuda.empty_cache()  # CUDA's libraries have allocators of their own
-    raise RuntimeError(
-        "out of memory, however little is done at once: give fewer --num-generations, "
-        "--max-new-tokens or --bits, or a smaller model"
-    )

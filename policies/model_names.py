@@ -46,11 +46,8 @@ def recorded_name(name: str) -> str:
 def located(name: str) -> str:
     """Return this clone's path of an embedded model, and any other model's name as it is."""
     folder = EMBEDDED.parent / name
-    if Path(name).parts[:1] != (EMBEDDED.name,) or not folder.is_dir():
-        return name
-    if name != EMBEDDED.name and Path(name).exists() and Path(name).resolve() != folder:
-        return name  # a model of the user's, in a folder of the same name
-    return str(folder)
+    embedded = Path(name).parts[:1] == (EMBEDDED.name,) and folder.is_dir()
+    return str(folder) if embedded else name
 
 
 def find_model(name: str) -> None:
@@ -82,7 +79,7 @@ def fingerprint(name: str) -> str | None:
     weight, and so cannot hide between the blocks.
     """
     folder = Path(name)
-    if not (folder / "config.json").is_file() and not is_adapter(folder):
+    if not folder.is_dir():
         from huggingface_hub import try_to_load_from_cache
 
         try:

@@ -6,7 +6,6 @@ exactly as by one process. Each process runs the backward passes of its own shar
 are summed. So two processes with --batch-size B train as one does with 2B.
 """
 
-import contextlib
 import functools
 import itertools
 import pickle
@@ -41,15 +40,14 @@ def play(rollout, items: list[dict], key: tuple, sampling, play) -> list[list]:
     """
     if place()[1] == 1:
         return rollout(items, key, sampling, play)
-    numbers = [number for number in range(len(items)) if is_own(number, len(items))]
+    own = own_problems(len(items))
     turns = []
     error = None
     try:
-        if numbers:
-            key = (*key[:3], key[3] + numbers[0])
-            turns = rollout([items[number] for number in numbers], key, sampling, play)
+        key = (*key[:3], key[3] + own.start)
+        turns = rollout(items[own.start : own.stop], key, sampling, play)
         for node in itertools.chain(*turns):
-            node.problem += numbers[0]
+            node.problem += own.start
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
     answers = gather((turns, error))
@@ -69,8 +67,13 @@ def gather(message) -> list:
     """
     answers = [message] * place()[1]
     if len(answers) > 1:
-        with _meeting():
+        try:
             dist.all_gather_object(answers, message, group=_control())
+        except RuntimeError as error:  # torch has no kind of its own for a connection that broke
+            raise RuntimeError(
+                "another process of this run has died or cannot be reached; --resume goes on "
+                f"({error})"
+            ) from error
     return answers
 
 
@@ -80,10 +83,10 @@ def _control():
     return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
 
 
-def is_own(problem: int, count: int) -> bool:
-    """Return whether this process plays problem number `problem` of `count`."""
+def own_problems(count: int) -> range:
+    """Return the numbers of the problems, of `count`, that this process plays."""
     rank, size = place()
-    return count * rank // size <= problem < count * (rank + 1) // size
+    return range(count * rank // size, count * (rank + 1) // size)
 
 
 def sum_gradients(parameters: list[nn.Parameter]) -> None:
@@ -91,31 +94,11 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
     if place()[1] == 1:
         return
     answers = gather([parameter.grad is not None for parameter in parameters])
-    present = []
-    grads = []
-    for number, parameter in enumerate(parameters):
-        if any(answer[number] for answer in answers):
-            present.append(parameter)
-            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            grads.append(grad.flatten())
-    if not present:
-        return
-    flat = torch.cat(grads)
-    with _meeting():
-        dist.all_reduce(flat)
-    parts = flat.split([parameter.numel() for parameter in present])
-    for parameter, part in zip(present, parts, strict=True):
-        parameter.grad = part.view_as(parameter)
-
-
-@contextlib.contextmanager
-def _meeting():
-    try:
-        yield
-    except RuntimeError as error:  # torch has no kind of its own for a connection that broke
-        raise RuntimeError(
-            f"another process of this run has died or cannot be reached; --resume goes on ({error})"
-        ) from error
+    for parameter, *present in zip(parameters, *answers, strict=True):
+        if any(present):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
 
 
 def _sendable(error: BaseException) -> BaseException:

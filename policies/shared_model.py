@@ -12,14 +12,13 @@ Shapes: R rows of T tokens. V vocabulary.
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
@@ -35,6 +34,10 @@ from policies.model_names import TeamOptions
 NOISE = 1e-3  # in 32 and 4 bits
 NOISE_16 = 0.1  # in 16 and 8 bits
 
+# Calls a function that keeps its inputs alone, and runs again in the backward pass. Without dropout
+# this needs no random numbers.
+recomputed = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+
 
 class SharedModel(nn.Module):
     """Hold one model and the agents that share it.
@@ -46,15 +49,15 @@ class SharedModel(nn.Module):
 
     def __init__(self, model, tokenizer, agents: list[int], options: TeamOptions):
         super().__init__()
-        self.codec = Codec(model, tokenizer)
+        self.codec = Codec(model, tokenizer, options.template_arg)
         self.agents = agents
         self.policy_of = {agent: agents[0] if options.share else agent for agent in agents}
         self.lora = options.lora_rank > 0
-        self.keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
         # Whether texts run side by side, with padding, positions and a mask. Else one by one.
         self.takes_masks = True
         # Another way to `prefill` and to compute `token_logps`; policies/fast/ sets it.
         self.fast: Any = None
+        self.engine: Any = None  # the server that samples, with --engine; engine.py sets it
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
         # Nats that rounding does not reach between log-probabilities of two ways to run it.
         exact = model.dtype == torch.float32 and not self.int8
@@ -101,8 +104,7 @@ class SharedModel(nn.Module):
         (transformers' own would set the layer's training mode, which some read for dropout.)
         """
         if self.recomputing and torch.is_grad_enabled():
-            options |= {"use_reentrant": False, "preserve_rng_state": False}
-            return checkpoint(forward, *inputs, **options)
+            return recomputed(forward, *inputs, **options)
         return forward(*inputs, **options)
 
     def set_checkpointing(self) -> None:
@@ -161,15 +163,6 @@ class SharedModel(nn.Module):
         names = [name for name in adapters for _ in range(repeats)]
         return inputs, options | {"adapter_names": names}
 
-    def run(self, ids: Tensor, count: int, **inputs):
-        """Run tokens ids (R, T). Return transformers' output.
-
-        It has the logits (R, t, V) of the last `count` places, or of more.
-        """
-        if self.keeps_logits:
-            inputs["logits_to_keep"] = count
-        return self.net(input_ids=ids, **inputs)
-
 
 def linear_layers(model) -> list[str]:
     """Return the names of the layers that carry adapters: all linear ones but the output layer.
@@ -178,10 +171,9 @@ def linear_layers(model) -> list[str]:
     """
     head = model.get_output_embeddings()
     mixtures = []  # prefixes of names
-    for name, module in model.named_modules():
-        stacked = any(weight.dim() > 2 for weight in module.parameters(recurse=False))
-        if stacked and not isinstance(module, nn.Conv1d):
-            mixtures.append(f"{name.rpartition('.')[0]}.")
+    for name, weight in model.named_parameters():
+        if weight.dim() > 2 and "conv" not in name:  # the experts' weights are stacked
+            mixtures.append(name.rsplit(".", 2)[0] + ".")
     names = []
     for name, layer in model.named_modules():
         linear = isinstance(layer, (nn.Linear, Conv1D)) and layer is not head

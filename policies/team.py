@@ -3,6 +3,7 @@
 The policies sampled here are those scored here, so an ablation must leave this file as it is.
 """
 
+import functools
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -26,8 +27,6 @@ class Team(nn.Module):
 
     With `share` the agents of one base are one policy, with one adapter or as one full copy.
     """
-
-    engine = None  # with --engine: the servers that sample (policies/engine.py)
 
     def __init__(self, options: TeamOptions):
         super().__init__()
@@ -63,14 +62,12 @@ class Team(nn.Module):
         each answer, with which its prompt ends and its text begins.
         """
         begun = begun or [""] * len(prompts)
-        if self.engine:
-            return self.engine.sample(prompts, uniforms, sampling, begun)
         answers: dict[int, list[Response]] = {}
         for base in self.bases:
             numbers = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
             numbers.sort(key=lambda number: prompts[number][0])  # by agent
-            responses = decode(
-                base,
+            sample = base.engine.sample if base.engine else functools.partial(decode, base)
+            responses = sample(
                 [prompts[number][1] for number in numbers],
                 [prompts[number][0] for number in numbers],
                 uniforms[numbers],
@@ -79,6 +76,11 @@ class Team(nn.Module):
             )
             answers |= zip(numbers, responses, strict=True)
         return [answers[number] for number in range(len(prompts))]
+
+    @property
+    def engine(self):
+        """Return a server that samples (policies/engine.py). All bases have one, or none has."""
+        return self.bases[0].engine
 
     def policies(self) -> list[int]:
         """Return the agent by which each policy is known: all agents, or the first of each base."""

@@ -16,8 +16,9 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 import eval as evaluation
 import train
 from magrpo import MAGRPO
-from policies.logprobs import Row, Tree, lay_out, token_logps
+from policies.logprobs import Row
 from policies.model_names import EMBEDDED, TeamOptions
+from policies.sampling import target_logps
 from policies.shared_model import SharedModel
 
 ROOT = Path(train.__file__).parent
@@ -128,11 +129,12 @@ def small_base(
 def score_alone(base, rows, sampling, backward=None, frozen=False):
     """Score each response by itself: by transformers' own forward pass, without a mask."""
     for row in rows:
-        tree = Tree(alone=True)
-        tree.add(row)
+        ids = torch.tensor([*row.prompt, *row.tokens])
+        size = len(row.prompt)
         learns = torch.set_grad_enabled(backward is not None)
         with learns, base.acting(None if frozen else [row.agent]):
-            logps = token_logps(base, lay_out(base, [tree]), sampling)
+            logits = base.net(ids[None, :-1], use_cache=False).logits[0, size - 1 :]
+            logps = target_logps(logits, ids[size:], sampling)
             row.scored = logps.detach()
             if backward:
                 backward([row], logps[None], torch.ones(1, len(logps), dtype=torch.bool))

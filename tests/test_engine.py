@@ -33,7 +33,7 @@ from test_train import SMALL, assert_same_run, lines
 
 from policies import engine
 from policies.decoding import decode
-from policies.engine import Engine, EngineError
+from policies.engine import Engine, EngineError, connect
 from policies.loading import load_base
 from policies.logprobs import Row, score
 from policies.model_names import EMBEDDED, TeamOptions
@@ -51,11 +51,9 @@ class Server(LocalServer):
         self.base = base
         self.asked = []  # (path, body)
         self.adapters = {}
-        self.takes_adapters = True
         self.context = 512
         self.offset = 0.0  # by how much the log-probabilities are wrong
         self.raw = False  # whether they are of the model's own distribution
-        self.spoilt = {}  # what else is wrong in each choice
         self.left = math.inf  # completions until it dies
 
     def respond(self, handler, body: bytes):
@@ -77,11 +75,8 @@ class Server(LocalServer):
         return 200, "Success"
 
     def load_lora_adapter(self, body: dict) -> tuple[int, object]:
-        if not self.takes_adapters:
-            return 404, {"detail": "Not Found"}
-        folder = Path(body["lora_path"])
         assert body["lora_name"] not in self.adapters
-        weights = load_file(folder / "adapter_model.safetensors")
+        weights = load_file(f"{body['lora_path']}/adapter_model.safetensors")
         own = self.base.parameters_of(0)
         if sorted(w.shape for w in weights.values()) != sorted(p.shape for p in own):
             return 500, {"error": {"message": "it is of another model"}}
@@ -96,17 +91,16 @@ class Server(LocalServer):
         numbers = [uniforms(body["max_tokens"], seed=body["seed"] + i) for i in range(body["n"])]
         options = [body[name] for name in ("temperature", "top_k", "top_p", "max_tokens")]
         prompt = tuple(body["prompt"])
+        base = self.base
         with self.lock:
-            base = self.base
             base.codec.eos = frozenset(body.get("stop_token_ids", ()))
             base.codec.stops = body.get("stop", [])
-            agents = None
+            for name, parameter in base.named_parameters():
+                if "lora_B" in name:
+                    parameter.data.zero_()  # the base plays
             if body["model"] != "base":
-                agents = [0]
                 set_peft_model_state_dict(base.model, self.adapters[body["model"]], "agent0")
-            [answers] = decode(
-                base, [prompt], agents, torch.stack(numbers)[None], Sampling(*options)
-            )
+            [answers] = decode(base, [prompt], [0], torch.stack(numbers)[None], Sampling(*options))
             rows = [Row(0, prompt, answer.tokens, logps=answer.logps) for answer in answers]
             if self.raw:
                 score(base, rows, PLAIN)
@@ -115,10 +109,8 @@ class Server(LocalServer):
         choices = []
         for index, row in enumerate(rows):
             logprobs = {"token_logprobs": [logp + self.offset for logp in row.logps]}
-            choice = {"index": index, "token_ids": row.tokens, "logprobs": logprobs}
-            choice["finish_reason"] = "stop"
-            choices.insert(0, choice | self.spoilt)
-        return 200, {"choices": choices}
+            choices.append({"index": index, "token_ids": row.tokens, "logprobs": logprobs})
+        return 200, {"choices": choices[::-1]}
 
 
 @pytest.fixture
@@ -137,7 +129,8 @@ def tiny():
 def connected(server, **options):
     """A team whose agents sample there."""
     team = small_team(2, **options)
-    team.engine = Engine(team, [server.url] * len(team.bases))
+    for base in team.bases:
+        base.engine = Engine(base, server.url)
     return team
 
 
@@ -157,16 +150,16 @@ def tokens_of(answers) -> list[list[list[int]]]:
     "team", [{}, {"bases": ([0], [1])}, {"share": True}], ids=("one base", "two", "shared")
 )
 def test_what_is_sampled_there_is_what_is_scored_here(server, team):
+    server.context = 20
     team = connected(server, **team)
     frozen = {n: p.data for n, p in server.base.named_parameters() if "lora" not in n}
     for number, base in enumerate(team.bases):
         base.load_state_dict(frozen, strict=False)
         base.codec.eos |= {4 + number}
         base.codec.end_at("7")
+        assert base.codec.context == 20
     prompts = [(0, (5, 9, 7)), (1, (5, 9, 7)), (0, (5, 9, 7)), (1, (3, 8))]
     answers = ask(team, *prompts)
-    bodies = [body for path, body in server.asked if path == "completions"]
-    assert [body["stop"] for body in bodies[-len(prompts) :]] == [["7"]] * len(prompts)
     assert len(server.adapters) == len(team.policies())
     for (agent, prompt), responses in zip(prompts, answers, strict=True):
         base = team.base_of[agent]
@@ -206,11 +199,6 @@ def test_an_adapter_moves_when_it_has_changed_under_a_new_name(server):
     assert len(server.adapters) == 3
 
 
-def test_a_server_s_shorter_context_counts(server):
-    server.context = 20
-    assert {base.codec.context for base in connected(server).bases} == {20}
-
-
 # --- the importance ratio -------------------------------------------------------------------------
 
 
@@ -229,7 +217,7 @@ def test_the_ratio_of_an_agent_s_tokens_scales_its_gradient():
     for row in rows:
         row.logps = (row.scored - math.log([0.25, 4.0][row.agent])).tolist()
     assert_same_gradients(gradients(), plain)  # without an engine they do not count
-    team.engine = types.SimpleNamespace()
+    team.bases[0].engine = types.SimpleNamespace()
     weighted = {n: g * (2.0 if ".agent1." in n else 0.25) for n, g in plain.items()}  # cut at CAP
     assert_same_gradients(gradients(), weighted)
 
@@ -247,9 +235,8 @@ def other_base():
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        ({"takes_adapters": False}, "cannot load an adapter .* 404.*"),
+        ({"load_lora_adapter": lambda body: (404, "Not Found")}, "cannot load an adapter .* 404.*"),
         ({"offset": -0.6}, "0.6 nats off"),
-        ({"spoilt": {"finish_reason": "abort"}}, "no whole response: abort"),
         ({"left": 0}, "cannot sample: Connection error"),
         ({"completions": lambda body: time.sleep(9)}, "cannot sample: Request timed out"),
         ({"base": other_base()}, "holds base, another model than .* nats off"),
@@ -259,7 +246,7 @@ def test_a_server_that_cannot_sample_for_the_team_is_refused(server, wrong, erro
     monkeypatch.setattr(engine, "TIMEOUT", engine.Timeout(1))
     vars(server).update(wrong)
     with pytest.raises(EngineError, match=error) as refusal:
-        connected(server).engine.probe()
+        connect(small_team(2), [server.url])
     assert server.url in str(refusal.value)
 
 

@@ -17,41 +17,27 @@ class Adapters:
 
     `names` has the adapter of each row, equal ones side by side. Without names, the frozen model
     runs. `tokens` is the number of tokens of a row. While `updating`, gradients are taken, so the
-    adapters compute in single precision. Otherwise no weight changes, and `made` holds what is made
-    of the weights.
+    adapters compute in single precision. Otherwise no weight changes, and the stacks of them are
+    made once.
     """
 
-    def __init__(
-        self,
-        names: list[str],
-        tokens: int,
-        device: torch.device,
-        updating: bool,
-        made: dict | None = None,
-    ):
-        self.names = tuple(dict.fromkeys(names))
+    def __init__(self, names: list[str], tokens: int, device: torch.device, updating: bool):
+        self.names = list(dict.fromkeys(names))
         self.updating = updating
-        self.made = made
+        self.stacks: dict = {}  # by layer
         if names:
-            counts = [names.count(name) for name in self.names]
-            sizes = [count * tokens for count in counts]
+            sizes = [names.count(name) * tokens for name in self.names]
             self.groups = Groups(sizes, device)
 
     def linear(self, layer: nn.Module, x: Tensor) -> Tensor:
-        """Return W x + s B A x, (N, in) -> (N, out)."""
-        if not isinstance(layer, LoraLayer):
-            return _call(layer, x)
+        """Return W x + s B A x, (N, in) -> (N, out), by one product each for all agents."""
+        base = layer.base_layer if isinstance(layer, LoraLayer) else layer
         if not self.names:
-            return _call(layer.base_layer, x)
-        return self.adapted(layer, x)
-
-    def adapted(self, layer: LoraLayer, x: Tensor) -> Tensor:
-        """Return x W + s (x A) B, by one product each for all agents."""
+            return _call(base, x)
         dtype = torch.float32 if self.updating else x.dtype
         down, up, scale = self.stacked(layer, dtype)
         rows = self.groups.pad(x).unflatten(0, (len(self.names), -1))  # (n, C, in)
         inner = torch.bmm(rows.to(dtype), down)  # (n, C, r)
-        base = layer.base_layer
         if self.groups.even:
             output = _call(base, rows)  # (n, C, out)
             # not in a mixed --precision
@@ -63,23 +49,18 @@ class Adapters:
             output = _call(base, x)
         delta = torch.bmm(inner, up)
         delta = self.groups.unpad(delta.flatten(0, 1))
-        delta = delta.to(output.dtype)
-        return torch.add(output, delta, alpha=scale)
+        return torch.add(output, delta.to(output.dtype), alpha=scale)
 
     def stacked(self, layer: LoraLayer, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
-        """Return the adapters of a layer: A (n, in, r), B (n, r, out) and s.
-
-        `made` holds them while no weight changes.
-        """
-        key = (layer, self.names)
-        if not self.updating and key in self.made:
-            return self.made[key]
+        """Return the adapters of a layer: A (n, in, r), B (n, r, out) and s."""
+        if layer in self.stacks:
+            return self.stacks[layer]
         down = torch.stack([layer.lora_A[name].weight for name in self.names])  # (n, r, in)
         up = torch.stack([layer.lora_B[name].weight for name in self.names])  # (n, out, r)
         scale = layer.scaling[self.names[0]]
         stack = (down.transpose(1, 2).to(dtype), up.transpose(1, 2).to(dtype), scale)
         if not self.updating:
-            self.made[key] = stack
+            self.stacks[layer] = stack
         return stack
 
 
@@ -112,8 +93,7 @@ class Groups:
         """(N, ...) -> (n C, ...)."""
         if self.even:
             return x
-        shape = x.shape[1:]
-        padded = x.new_zeros(self.count * self.size, *shape)
+        padded = x.new_zeros(self.count * self.size, *x.shape[1:])
         return padded.index_copy_(0, self.place, x)
 
     def unpad(self, x: Tensor) -> Tensor:

@@ -1,122 +1,89 @@
 """The rows of a decode, as policies/decoding.py asks for them, with a prompt's keys held once.
 
-Shapes: P prompts, R rows, V vocabulary.
+Shapes: P prompts, R rows, V vocabulary, W positions of the longest prompt.
 """
 
+import functools
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from policies.fast.adapters import Adapters
-from policies.fast.attention import Clock, Grid, RowCache
+from policies.fast.attention import Grid, RowCache, Step
 from policies.fast.graphs import Graph
+from policies.logprobs import padded
+from policies.shared_model import SharedModel
 
 
 class FastRows:
     """The rows that are still decoded; see policies.decoding.Rows."""
 
-    def __init__(
-        self,
-        fast,
-        prompts: list,
-        agents: list[int] | None,
-        samples: int,
-        limit: int,
-    ):
-        device = fast.base.device
-        count = len(prompts)
-        self.fast = fast
-        self.place = 0  # of the next token in the responses
+    def __init__(self, base: SharedModel, prompts, agents, samples: int, limit: int):
+        device = base.device
+        self.base = base
+        self.agents = agents  # per prompt
+        self.samples = samples
+        self.numbers = torch.arange(len(prompts) * samples, device=device)
+        self.read = 0  # tokens of the responses so far
         self.places = torch.arange(limit, device=device)
-        self.made: dict = {}  # of the weights, which do not change while decoding
-        self.numbers = torch.arange(count * samples, device=device)
-        self.owners = []  # the prompt of each row
-        for number in range(count):
-            self.owners += [number] * samples
-        self.agents = None
-        if agents:
-            self.agents = [agents[owner] for owner in self.owners]
-        sizes = [len(prompt) for prompt in prompts]
-        lengths = torch.tensor(sizes, device=device)
-        starts = lengths.repeat_interleave(samples)
-        self.starts = starts[:, None]  # (R, 1)
-        self.clock = None
+        self.lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
         # A step that a graph repeats may not wait for the GPU. Layers in 8 bits wait.
-        if device.type == "cuda" and not fast.base.int8:
-            self.clock = Clock(self.places)
-        logits = self.prefill(prompts, agents, lengths, limit)  # (P, V)
+        self.repeats = device.type == "cuda" and not base.int8
+        self.caches = [RowCache(len(self.numbers), limit) for _ in base.fast.layers.layers]
+        logits = self.prefill(prompts)
         self.logits = logits.repeat_interleave(samples, 0)
-        self.adapt()
+        self.lay_out()
 
-    def prefill(
-        self,
-        prompts: list,
-        agents: list[int] | None,
-        lengths: Tensor,
-        limit: int,
-    ) -> Tensor:
+    def prefill(self, prompts: list) -> Tensor:
         """Run the prompts, padded on the right to W. Return the logits (P, V) that follow them."""
-        fast = self.fast
-        device = lengths.device
-        rows = [torch.tensor(prompt) for prompt in prompts]
-        ids = pad_sequence(rows, batch_first=True)
+        base = self.base
+        ids = padded([torch.tensor(prompt) for prompt in prompts]).to(base.device)
         width = ids.shape[1]
-        places = torch.arange(width, device=device)
-        last = lengths - 1  # (P,)
+        places = torch.arange(width, device=base.device)
+        last = self.lengths[:, None] - 1
+        self.real = places <= last  # (P, W)
         # padding repeats the last position: later ones might leave the model's context
-        positions = places.minimum(last[:, None])
-        names = fast.base.adapters_of(agents)
-        adapters = Adapters(names, width, device, False, self.made)
-        self.real = places < lengths[:, None]  # (P, W)
-        _, heads = fast.layers.layers[0].heads
-        self.grid = Grid(self.owners, self.real, heads)
-        self.caches = []
-        for _ in fast.layers.layers:
-            self.caches.append(RowCache(self.grid, len(self.owners), limit, self.clock))
+        positions = places.minimum(last)
+        names = base.adapters_of(self.agents)
+        adapters = Adapters(names, width, base.device, updating=False)
         attentions = [cache.attend_prompts for cache in self.caches]
-        hidden = fast.layers(ids.to(device), positions, adapters, attentions)
-        numbers = torch.arange(len(prompts), device=device)
-        ends = numbers * width + last  # in the flattened ids
-        return fast.base.head(hidden[ends])
+        hidden = base.fast.layers(ids, positions, adapters, attentions)
+        ends = places == last
+        return base.head(hidden[ends.flatten()])
 
-    def adapt(self) -> None:
-        """Lay the adapters out for the rows, and record the step anew."""
-        names = self.fast.base.adapters_of(self.agents)
-        device = self.numbers.device
-        self.adapters = Adapters(names, 1, device, False, self.made)
-        self.forward: Callable[..., Tensor] = self.run
-        if self.clock:
-            self.forward = Graph(self.run)
+    def lay_out(self) -> None:
+        """Lay the rows out by prompt and by adapter, and record the step anew."""
+        base = self.base
+        owners = self.numbers // self.samples  # the prompt of each row
+        self.starts = self.lengths[owners][:, None]  # (R, 1)
+        owners = owners.tolist()
+        self.grid = Grid(owners, self.real, base.fast.layers.heads[1])
+        names = base.adapters_of([self.agents[owner] for owner in owners])
+        self.adapters = Adapters(names, 1, base.device, updating=False)
+        self.forward: Callable[..., Tensor] = Graph(self.run) if self.repeats else self.run
 
-    def run(self, tokens: Tensor, positions: Tensor, place: Tensor) -> Tensor:
+    def run(self, tokens: Tensor, place: Tensor) -> Tensor:
         """Return the logits (R, V) after tokens (R, 1), which stand at this place (1,)."""
-        if self.clock:
-            self.clock.set(place)
-        attentions = [cache.attend for cache in self.caches]
-        hidden = self.fast.layers(tokens, positions, self.adapters, attentions)
-        return self.fast.base.head(hidden)
+        # A graph repeats the same work for every token: it masks the places after the token.
+        places = self.places if self.repeats else self.places[: self.read + 1]
+        step = Step(self.grid, place, torch.where(places > place, -math.inf, 0.0))
+        attentions = [functools.partial(cache.attend, step) for cache in self.caches]
+        hidden = self.base.fast.layers(tokens, self.starts + place, self.adapters, attentions)
+        return self.base.head(hidden)
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
-        place = self.places[self.place, None]
-        positions = self.starts + place
-        self.logits = self.forward(tokens[:, None], positions, place)
-        self.place += 1
+        self.logits = self.forward(tokens[:, None], self.places[self.read, None])
+        self.read += 1
 
     def keep(self, going_on: Tensor) -> None:
         """Drop all rows but these, given by their places (r,)."""
-        self.numbers = self.numbers[going_on]
-        self.starts = self.starts[going_on]
-        places = going_on.tolist()
-        self.owners = [self.owners[place] for place in places]
-        if self.agents:
-            self.agents = [self.agents[place] for place in places]
         prompts = self.grid.prompts
-        self.grid = Grid(self.owners, self.real, self.grid.heads)
+        self.numbers = self.numbers[going_on]
+        self.lay_out()
         kept = [prompts.index(prompt) for prompt in self.grid.prompts]
         kept = torch.tensor(kept, device=going_on.device)  # once for all layers
         for cache in self.caches:
-            cache.select(going_on, kept, self.grid)
-        self.adapt()
+            cache.select(going_on, kept)

@@ -5,15 +5,14 @@ It has half the kernels and less Python than transformers' own.
 Shapes: R rows of T tokens, N = R T. Heads have D units.
 """
 
-import functools
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from policies.fast.adapters import Adapters
+from policies.shared_model import recomputed
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are functions of the position
@@ -40,10 +39,6 @@ class Layer:
         self.key = attention.k_proj
         self.value = attention.v_proj
         self.output = attention.o_proj
-        self.scaling = attention.scaling
-        query_heads = attention.q_proj.out_features // attention.head_dim
-        key_heads = attention.k_proj.out_features // attention.head_dim
-        self.heads = [query_heads, key_heads]
         self.gate = mlp.gate_proj
         self.up = mlp.up_proj
         self.down = mlp.down_proj
@@ -72,6 +67,7 @@ class Layers:
         self.layers = [Layer(layer) for layer in net.layers]
         self.norm = norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
+        self.heads = [net.config.num_attention_heads, net.config.num_key_value_heads]
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines (R, T, 1, D) of the rotary angles at positions (R, T)."""
@@ -94,53 +90,29 @@ class Layers:
         Each layer has its own of the `attentions` (attention.py). While `recomputing`, each layer
         keeps its input alone, and runs again in the backward pass.
         """
-        shape = tokens.shape
-        rotation = self.rotations(positions)
-        x = self.net.embed_tokens(tokens)
-        x = x.flatten(0, 1)  # (N, hidden)
-        run = self.run
-        if recomputing:
-            # Without dropout, running again needs no random numbers.
-            options = {"use_reentrant": False, "preserve_rng_state": False}
-            run = functools.partial(checkpoint, self.run, **options)
-        for layer, attention in zip(self.layers, attentions, strict=True):
-            x = run(layer, x, shape, rotation, adapters, attention)
-        return self.norm(x)
-
-    def run(
-        self,
-        layer: Layer,
-        x: Tensor,
-        shape: torch.Size,
-        rotation: tuple[Tensor, Tensor],
-        adapters: Adapters,
-        attention: Callable,
-    ) -> Tensor:
-        """Return what a layer makes of x (N, hidden)."""
         linear = adapters.linear
-        heads_of = (*shape, -1, self.size)  # (R, T, heads, D)
-        normed = layer.input_norm(x)
-        query = linear(layer.query, normed).view(heads_of)
-        key = linear(layer.key, normed).view(heads_of)
-        value = linear(layer.value, normed).view(heads_of)
-        if layer.q_norm:
-            query = layer.q_norm(query)
-            key = layer.k_norm(key)
-        heads = torch.cat([query, key], 2)
-        heads = self.rotated(heads, *rotation)
-        heads = heads.transpose(1, 2)  # (R, heads, T, D)
-        query, key = heads.split_with_sizes(layer.heads, 1)
-        value = value.transpose(1, 2)
-        mixed = attention(query, key, value, layer.scaling)
-        mixed = mixed.view(len(x), -1)
-        x = x + linear(layer.output, mixed)
-        normed = layer.post_norm(x)
-        gate = linear(layer.gate, normed)
-        up = linear(layer.up, normed)
-        inner = layer.activation(gate) * up
-        return x + linear(layer.down, inner)
+        heads_of = (*tokens.shape, -1, self.size)  # (R, T, heads, D)
+        cos, sin = self.rotations(positions)
 
-    def rotated(self, heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Return heads (R, T, heads, D), turned by the angles of their positions."""
-        swapped = heads.roll(self.size // 2, -1)
-        return heads * cos + swapped * sin
+        def run(layer: Layer, attention: Callable, x: Tensor) -> Tensor:
+            normed = layer.input_norm(x)
+            query = linear(layer.query, normed).view(heads_of)
+            key = linear(layer.key, normed).view(heads_of)
+            value = linear(layer.value, normed).view(heads_of)
+            if layer.q_norm:
+                query = layer.q_norm(query)
+                key = layer.k_norm(key)
+            heads = torch.cat([query, key], 2)
+            heads = heads * cos + heads.roll(self.size // 2, -1) * sin
+            heads = heads.transpose(1, 2)  # (R, heads, T, D)
+            query, key = heads.split(self.heads, 1)
+            mixed = attention(query, key, value.transpose(1, 2)).view(len(x), -1)
+            x = x + linear(layer.output, mixed)
+            normed = layer.post_norm(x)
+            inner = layer.activation(linear(layer.gate, normed)) * linear(layer.up, normed)
+            return x + linear(layer.down, inner)
+
+        x = self.net.embed_tokens(tokens).flatten(0, 1)  # (N, hidden)
+        for layer, attention in zip(self.layers, attentions, strict=True):
+            x = recomputed(run, layer, attention, x) if recomputing else run(layer, attention, x)
+        return self.norm(x)

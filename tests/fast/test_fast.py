@@ -1,6 +1,5 @@
 """policies/fast/ against the plain way: python -m pytest tests/fast"""
 
-import itertools
 import sys
 from pathlib import Path
 
@@ -38,8 +37,6 @@ from policies.model_names import EMBEDDED, TeamOptions
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
 
-KINDS = ("llama", "mistral", "qwen2", "qwen3")
-
 
 def accelerated(base: SharedModel) -> SharedModel:
     """Let a base run the fast way, and see that it does."""
@@ -58,10 +55,7 @@ def plain(base, rows, sampling, backward=None, frozen=False):
 
 @pytest.mark.parametrize(
     ("kind", "rank", "look"),
-    [
-        *itertools.product(KINDS, [4], [1, 5]),
-        ("llama", 0, 1),
-    ],
+    [("llama", 4, 1), ("mistral", 4, 5), ("qwen2", 4, 5), ("qwen3", 4, 1), ("llama", 0, 1)],
 )
 def test_it_computes_what_the_plain_way_computes(kind, rank, look, monkeypatch):
     """Samples, scores and gradients. Full copies answer greedily. Rows that ended are looked for at
@@ -74,10 +68,8 @@ def test_it_computes_what_the_plain_way_computes(kind, rank, look, monkeypatch):
     agents = AGENTS if rank else [0] * len(PROMPTS)
     sampling = PLAIN if rank else Sampling(0.0, 0, 1.0, 8)
     slow = sampled(base, PROMPTS, agents, 3, sampling)
-    frozen = sampled(base, PROMPTS, None, 3, sampling)
     accelerated(base)
     assert_same_answers(sampled(base, PROMPTS, agents, 3, sampling), slow)
-    assert_same_answers(sampled(base, PROMPTS, None, 3, sampling), frozen)
     rows = turns_of(base.agents)
     for freeze in (False, True):
         expected = scored(base, rows, WARPED, freeze, plain)
@@ -102,7 +94,8 @@ def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch, capsys):
 
     def spoilt(self, layer, make=layers.Layer.__init__):
         make(self, layer)
-        self.scaling *= factor
+        activation = self.activation
+        self.activation = lambda x: factor * activation(x)
 
     monkeypatch.setattr(layers.Layer, "__init__", spoilt)
     base = load_base(str(EMBEDDED), [0], TeamOptions([], bits=bits))
@@ -135,7 +128,7 @@ def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(rank, 
     """To the bit."""
     base = accelerated(small_base([0, 1] if rank else [0], rank))
     rows = random_rows(base, 12)
-    calls = watch(monkeypatch, layers.Layers, "run")
+    calls = watch(monkeypatch, attention.TreeAttention, "attend")
     want = gradients(base, rows)
     once = len(calls)
     base.set_checkpointing()
