@@ -35,9 +35,9 @@ def logits(model) -> torch.Tensor:
 
 
 @of_a_cpu
-@pytest.mark.parametrize("kind", ["", "--num-agents 3", "--bits 4", "--lora-rank 0"])
+@pytest.mark.parametrize("kind", ["--num-agents 3", "--bits 4", "--lora-rank 0"])
 def test_an_agent_loads_with_peft_and_starts_a_run(kind, tmp_path, capsys):
-    """Onto tiny, tiny/many, its 4 bits, and as a whole model of transformers."""
+    """Onto tiny/many, tiny in 4 bits, and as a whole model of transformers."""
     path = train_run(tmp_path / "run", SMALL, kind)
     folder = path / "agents/1"
     [file] = folder.glob("*.safetensors")

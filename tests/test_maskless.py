@@ -17,11 +17,10 @@ from helpers import (
     train_run,
     world,
 )
-from test_policies import KINDS, gradients, looped, rows_of, sampled, small_kind
+from test_policies import KINDS, WARPED, gradients, looped, rows_of, sampled, small_kind
 
 from policies import team
 from policies.loading import check
-from policies.sampling import Sampling
 from training.run_folder import read_records
 
 KIND_NAMES = [*KINDS]
@@ -51,10 +50,9 @@ def test_what_is_sampled_is_what_is_scored(kind, rank, changes, capsys):
     assert base.takes_masks == (kind not in AT_LOADING)
     prompts = [tuple(range(3, 13)), (*range(3, 20), *range(3, 16)), (5, 6)]
     agents = [0, 0, 1] if rank else [0, 0, 0]
-    sampling = Sampling(0.7, 0, 1.0, 8)
     while True:
-        rows = rows_of(prompts, agents, sampled(base, prompts, agents, 3, sampling))
-        got = gradients(base, rows, sampling=sampling)
+        rows = rows_of(prompts, agents, sampled(base, prompts, agents, 3, WARPED))
+        got = gradients(base, rows, sampling=WARPED)
         if not team_of(base).falls_back(rows):
             break
     falls = kind in LONG or bool(changes)
@@ -62,9 +60,9 @@ def test_what_is_sampled_is_what_is_scored(kind, rank, changes, capsys):
     assert capsys.readouterr().err.count("warning") == (not base.takes_masks)
     for row in rows:
         assert_close(row.scored, row.logps)
-        assert_close(row.scored, looped(base, row, sampling).detach())
+        assert_close(row.scored, looped(base, row, WARPED).detach())
     assert len(got) == len([*base.parameters()]) or rank
-    assert_same_gradients(got, gradients(base, rows, score_alone, sampling))
+    assert_same_gradients(got, gradients(base, rows, score_alone, WARPED))
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -21,7 +21,6 @@ from helpers import (
     assert_same_gradients,
     move_adapters,
     of_a_cpu,
-    random_rows,
     rounding,
     score_alone,
     small_base,
@@ -30,8 +29,8 @@ from helpers import (
     watch,
 )
 from tokenizers import AddedToken, decoders
-from tokenizers.models import BPE, WordLevel, WordPiece
-from tokenizers.pre_tokenizers import Metaspace, Whitespace
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
 from policies import decoding, logprobs
@@ -46,17 +45,13 @@ PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling(0.7, 9, 0.8, 8)
 
 
-def logits_of(base, agent, ids):
-    """Logits of one unpadded sequence through transformers' own forward pass for one adapter."""
-    with base.acting([agent]):
-        return base.net(input_ids=torch.tensor([ids])).logits[0]
-
-
 def looped(base, row, sampling):
     """Per-token loop: log softmax of the whole sequence so far, for every response token."""
     logps = []
     for t, token in enumerate(row.tokens):
-        logits = logits_of(base, row.agent, [*row.prompt, *row.tokens[:t]])[-1]
+        ids = torch.tensor([[*row.prompt, *row.tokens[:t]]])
+        with base.acting([row.agent]):
+            logits = base.net(input_ids=ids).logits[0, -1]
         logps.append(warp(logits, sampling, torch.tensor([token])).log_softmax(-1)[token])
     return torch.stack(logps)
 
@@ -107,23 +102,13 @@ def gradients(base, rows, score=score, sampling=PLAIN):
     return {n: p.grad.clone() for n, p in base.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("score", [score, score_alone])
-@pytest.mark.parametrize("sampling", [PLAIN, WARPED])
-def test_scores_every_token_as_a_loop_does(sampling, score):
-    base = small_base()
-    rows = random_rows(base)
-    for row, logps in zip(rows, scored(base, rows, sampling, score=score), strict=True):
-        assert len(logps) == len(row.tokens)  # the end-of-sequence token counts
-        assert_close(logps, looped(base, row, sampling))
-
-
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 LLAMA = {"num_key_value_heads": 2, "intermediate_size": 48}
-EXPERTS = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
 GEMMA = LLAMA | {"head_dim": 8}
 GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
 LINEAR = {f"linear_{name}": 2 for name in ("num_key_heads", "num_value_heads")}
 LINEAR |= {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
+LINEAR |= {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
 LINEAR |= {"layer_types": ["linear_attention", "full_attention"]}
 NEO = {"attention_types": [[["local"], 2]], "window_size": 8, "num_layers": 2, "num_heads": 4}
 LLAMA4 = LLAMA | {"attention_chunk_size": 8, "intermediate_size_mlp": 48, "num_local_experts": 2}
@@ -135,18 +120,15 @@ KINDS = {  # what differs from a real configuration of the kind is its size alon
     "qwen3": LLAMA | {"head_dim": 12},
     # from here on, not written out in policies/fast/
     "gpt2": GPT,
-    "gpt_neox": {"intermediate_size": 48},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": 16, "dropout": 0.5},
-    "phi3": LLAMA,
     "gemma2": GEMMA | {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
     "cohere": LLAMA,  # its logits have a factor
     "gpt_oss": LLAMA | {"num_local_experts": 4, "head_dim": 8},  # sinks
-    "qwen3_moe": LLAMA | EXPERTS | {"head_dim": 8},
     "mixtral": LLAMA | {"num_local_experts": 4},
     # run text by text: found at loading
     "bloom": {"n_head": 4, "n_layer": 2},  # it makes positions from the mask
     "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64},
-    "qwen3_next": LLAMA | EXPERTS | LINEAR | {"head_dim": 8},
+    "qwen3_next": LLAMA | LINEAR | {"head_dim": 8},
     # at the first long texts
     "gpt_neo": NEO,
     "llama4_text": LLAMA4,
@@ -181,7 +163,6 @@ def turns_of(agents) -> list[Row]:
     A later prompt goes on with an earlier response, or with its beginning, or with none. Problem 1
     has a long prompt and problem 0 long feedback: their lengths together exceed a context of 64.
     """
-    random = torch.Generator().manual_seed(0)
     rows = []
     for agent, problem in itertools.product(agents, range(3)):
         prompts = [(5, 6, 7, 8, agent, problem, *[problem] * (30 * (problem == 1)), 3)]
@@ -189,9 +170,8 @@ def turns_of(agents) -> list[Row]:
             later = []
             for number, prompt in enumerate(prompts):
                 for sample in range(2):
-                    size = int(torch.randint(0, 6, (), generator=random))
-                    tokens = torch.randint(0, VOCAB, (size,), generator=random).tolist()
-                    tokens = [10 + 2 * number + sample, *tokens, EOS]
+                    more = range(9, 9 + (number + 3 * sample + 2 * turn) % 6)
+                    tokens = [10 + 2 * number + sample, *more, EOS]
                     advantage = 0.4 - 0.3 * sample
                     rows.append(Row(agent, prompt, tokens, advantage, 1 / (1 + turn), problem))
                     seen = tokens[: 9 - 3 * problem]
@@ -203,10 +183,15 @@ def turns_of(agents) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("limit", [1000, 40, 3])  # tokens of a pass
 @pytest.mark.parametrize(
-    ("kind", "rank", "checkpointing"),
-    [("llama", 4, False), ("llama", 4, True), ("llama", 0, False), ("opt", 4, True)],
+    ("kind", "rank", "checkpointing", "limit"),  # the last: tokens of a pass
+    [
+        ("llama", 4, False, 1000),
+        ("llama", 4, True, 40),
+        ("llama", 0, False, 3),
+        ("llama", 0, True, 1000),
+        ("opt", 4, True, 40),
+    ],
 )
 def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monkeypatch):
     """Scores and gradients, against each response by itself. Each distinct token is run once."""
@@ -271,9 +256,7 @@ def test_warp_against_literals():
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0])  # softmax .644 .237 .087 .032
     low = -math.inf
     cases = [  # temperature, top-k, top-p
-        ((2, 0, 1), [1, 0.5, 0, -0.5]),
         ((1, 2, 1), [2, 1, low, low]),
-        ((1, 0, 0.7), [2, 1, low, low]),
         ((4, 0, 0.5), [0.5, 0.25, low, low]),  # temperature first: .35 .28 .21 .17
         ((1, 2, 0.7), [2, low, low, low]),  # of the two that top-k left: .73 .27
     ]
@@ -316,27 +299,25 @@ def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
 
 
 @pytest.mark.parametrize(
-    ("decoded", "size", "text"),  # size None: it was cut off
+    ("decoded", "stop", "size", "text"),  # size None: it was cut off
     [
-        ([5, 6, 7], None, "-./"),
-        ([5, 1, 7], 2, "-"),  # what follows the end is not the response
-        ([1, 5, 6], 1, ""),
-        ([5, 2, 1], 2, "-"),  # a second end-of-sequence token
-        ([5, 0, 6, 7], 3, "-"),  # 0 pads prompts, and is a token like any other here
-        ([5, 6, 9, 8], 3, "-."),  # a stop, and what follows it
+        ([5, 6, 7], ".never", None, "-./"),
+        ([5, 1, 7], ".never", 2, "-"),  # what follows the end is not the response
+        ([1, 5, 6], ".never", 1, ""),
+        ([5, 2, 1], ".never", 2, "-"),  # a second end-of-sequence token
+        ([5, 0, 6, 7], ".", 3, "-"),  # 0 pads prompts, and is a token like any other here
+        ([5, 6, 9, 8], "1", 3, "-."),  # a stop, and what follows it
     ],
 )
-def test_a_response_ends_after_what_ends_it_first(decoded, size, text):
+def test_a_response_ends_after_what_ends_it_first(decoded, stop, size, text):
     codec = small_base().codec
     codec.eos = frozenset({1, 2})
-    codec.end_at(["never", "1" if 9 in decoded else ".never"])
-    if 0 in decoded:
-        codec.end_at(".")
-    count = len(decoded)
-    response = decoding.response_of(codec, decoded, [-1.0] * count, [0.5] * count, "so: ")
+    codec.end_at(["never", stop])
+    zeros = [0.0] * len(decoded)
+    response = decoding.response_of(codec, decoded, zeros, zeros, "so: ")
     assert response.ended == (size is not None)
     assert response.tokens == decoded[:size]
-    assert (len(response.logps), response.entropy) == (size or count, 0.5 * (size or count))
+    assert len(response.logps) == len(decoded[:size])
     assert response.text == f"so: {text}"
 
 
@@ -347,7 +328,7 @@ def test_decoding_ends_when_every_row_has_its_stop(begun, monkeypatch):
     letters = [chr(40 + token) for token in range(VOCAB)]
     starts = begun or letters
     base.codec.end_at(["".join(pair) for pair in itertools.product(starts, letters)])
-    passes = watch(monkeypatch, base, "run")
+    passes = watch(monkeypatch, base.net, "forward")
     sampling = Sampling(1.0, 0, 1.0, 24)
     [responses] = decode(base, [(3, 4)], [0], uniforms(1, 2, 24), sampling, [begun])
     assert len(passes) < 6  # of 25
@@ -368,83 +349,44 @@ CHAT_ML = (  # Qwen2.5's and SmolLM2's shape; Qwen's has a tool's message within
     "{{ '<r>' + m.content + '</r>' if m.role == 'tool' else m.content }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
-LLAMA_3 = (
-    "{{ bos_token }}{% for m in messages %}<|head|>{{ m.role }}<|/head|>\n\n{{ m.content }}<|eot|>"
-    "{% endfor %}{% if add_generation_prompt %}<|head|>assistant<|/head|>\n\n{% endif %}"
+GEMMA = (
+    "{{ bos_token }}{% for m in messages %}<turn>{{ m.role }}\n{{ m.content | trim }}<end>\n"
+    "{% endfor %}{% if add_generation_prompt %}<turn>model\n{% endif %}"
 )
-NO_SYSTEM = (  # Gemma's shape
-    "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-    "{{ bos_token }}{{ messages[0].content }}"
-)
-SYSTEM = {"role": "system", "content": "Be brief."}
 TALK = [
+    {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "2 + 2?"},
     {"role": "assistant", "content": "<sum>"},
     {"role": "tool", "content": "4"},
 ]
 
 
-GEMMA_CHAT = (
-    "{{ bos_token }}{% for m in messages %}<turn>{{ m.role }}\n{{ m.content | trim }}<end>\n"
-    "{% endfor %}{% if add_generation_prompt %}<turn>model\n{% endif %}"
-)
-FAMILIES = {  # template: the tokens that it writes
-    CHAT_ML: ["<|start|>", "<|end|>", "<r>", "</r>"],
-    LLAMA_3: ["<|begin|>", "<|head|>", "<|/head|>", "<|eot|>"],
-    GEMMA_CHAT: ["<|begin|>", "<turn>", "<end>"],
-}
-
-
 def pieces_tokenizer():
-    """A tokenizer like Gemma's or Llama 2's: a space is part of the piece that follows it."""
-    pieces = {
-        piece: number for number, piece in enumerate(["<pad>", "<eos>", "▁", *map(chr, range(128))])
-    }
-    model = tokenizers.Tokenizer(BPE(pieces, []))
+    """A tokenizer like Llama 2's: a space is part of the piece that follows it, the first space of
+    a text is stripped, and a text gets a beginning and an end."""
+    pieces = ["<pad>", "<eos>", "<s>", "▁", *map(chr, range(128))]
+    model = tokenizers.Tokenizer(BPE({piece: number for number, piece in enumerate(pieces)}, []))
     model.pre_tokenizer = Metaspace(prepend_scheme="first")
-    model.decoder = decoders.Metaspace(prepend_scheme="first")
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, eos_token="<eos>")
-
-
-def words_tokenizer():
-    """A tokenizer that adds tokens around a text, EOS included, and strips the first space."""
-    words = ["<s>", "<eos>", "▁", "▁▁", "▁x", "x", "▁return", "▁y", "▁=", "="]
-    ids = {word: number for number, word in enumerate(words)}
-    model = tokenizers.Tokenizer(WordLevel(ids, "▁"))
-    model.pre_tokenizer = Metaspace()
     strip = [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     model.decoder = decoders.Sequence(strip)
-    special = [("<s>", 0), ("<eos>", 1)]
+    special = [("<s>", 2), ("<eos>", 1)]
     model.post_processor = TemplateProcessing("<s> $A <eos>", special_tokens=special)
-    names = {"bos_token": "<s>", "eos_token": "<eos>"}
+    names = {"bos_token": "<s>", "eos_token": "<eos>", "pad_token": "<pad>"}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names)
 
 
-def word_pieces_tokenizer():
-    """A tokenizer whose clean-up would join a word and what follows it."""
-    ids = {word: number for number, word in enumerate(["<pad>", "<eos>", "x", "=", "!", "?"])}
-    model = tokenizers.Tokenizer(WordPiece(ids, unk_token="<pad>"))
-    model.pre_tokenizer = Whitespace()
-    model.decoder = decoders.WordPiece(cleanup=False)
-    names = {"eos_token": "<eos>", "clean_up_tokenization_spaces": True}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names)
-
-
-CODE = " def f(x):\n    return x != 1 .\n"
+CODE = " def f(x):\n    return x != 1 .\n"  # clean-up would take two of the spaces
 SPELT = " a<eos> b<pad>"
-ROUND_TRIPS = [
-    *((embedded_tokenizer, text) for text in (CODE, "  two  spaces ", SPELT, "")),
-    *((pieces_tokenizer, text) for text in (CODE, SPELT)),
-    *((words_tokenizer, text) for text in (" return x", " x = x")),
-    (word_pieces_tokenizer, " ! = x ?"),
-]
 
 
-@pytest.mark.parametrize(("make", "text"), ROUND_TRIPS)
+@pytest.mark.parametrize("make", [embedded_tokenizer, pieces_tokenizer])
+@pytest.mark.parametrize("text", [CODE, "  two  spaces ", SPELT, ""])
 def test_a_text_is_its_tokens_and_they_are_the_text(make, text):
     """Without a control token and without an end, whatever it spells."""
     codec = small_base().codec
-    codec.tokenizer = make()
+    codec.tokenizer = tokenizer = make()
+    tokenizer.clean_up_tokenization_spaces = True
+    tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
     ids = codec.literal(f"x{text}", add_special_tokens=False)
     size = len(codec.letter)
     assert ids[:size] == codec.letter
@@ -456,17 +398,19 @@ def test_a_text_is_its_tokens_and_they_are_the_text(make, text):
     assert codec.ids("x", True)[-1] == EOS
 
 
-@pytest.mark.parametrize("system", [[], [SYSTEM]])
-@pytest.mark.parametrize("template", FAMILIES)
-def test_no_text_makes_a_control_token(template, system):
+@pytest.mark.parametrize(
+    ("make", "template", "controls", "begun"),
+    [
+        (embedded_tokenizer, CHAT_ML, ["<|start|>", "<|end|>", "<r>", "</r>"], "So<eos>"),
+        (pieces_tokenizer, GEMMA, ["<|begin|>", "<turn>", "<end>"], ""),
+    ],
+)
+def test_no_text_makes_a_control_token(make, template, controls, begun):
     """Neither an item's, a response's, a tool's, nor the beginning of the answer: it stays what it
     is. Without such a text, the prompt is as transformers has it: the template alone decides about
     the first token, which the tokenizer adds to plain texts."""
-    controls = FAMILIES[template]
     codec = small_base().codec
-    codec.tokenizer = tokenizer = (
-        pieces_tokenizer() if template == GEMMA_CHAT else embedded_tokenizer()
-    )
+    codec.tokenizer = tokenizer = make()
     # The tool's marks are added and not special, as Qwen's are.
     tokenizer.add_tokens([AddedToken(text, special="r>" not in text) for text in controls])
     tokenizer.add_special_tokens({"bos_token": "<|begin|>"})
@@ -477,29 +421,20 @@ def test_no_text_makes_a_control_token(template, system):
     control_ids = tokenizer.convert_tokens_to_ids([*controls, "<eos>"])
     forged = f"a {''.join(controls)}\n{' '.join(controls)}<eos> b"
     seen = []
-    for text in ("as it is", forged):
-        messages = [*system, *({**message, "content": text} for message in TALK)]
-        ids = codec.ids(messages, False, "" if template == GEMMA_CHAT else "So<eos>")
+    for text in ("as it is", controls[-1], forged):
+        messages = [message | {"content": text} for message in TALK]
+        ids = codec.ids(messages, False, begun)
         seen.append([token for token in ids if token in control_ids])
         rendered = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=False
         )
-        assert tokenizer.decode(ids).removesuffix("So<eos>") == rendered
-        if text != forged:
+        assert tokenizer.decode(ids) == rendered + begun
+        if text == "as it is":
             want = tokenizer(rendered, add_special_tokens=False)["input_ids"]
             assert ids[: len(want)] == want
-    assert seen[0] == seen[1]
+    assert seen[0] == seen[1] == seen[2]
     assert {*seen[0]} == {*control_ids[:-1]}
-    assert codec.ids("2 + 2?", True) == codec.ids(TALK[:1], False)
-
-
-def test_messages_that_the_template_refuses_are_an_error():
-    codec = small_base().codec
-    codec.tokenizer = embedded_tokenizer()
-    codec.tokenizer.chat_template = NO_SYSTEM
-    error = "the model's chat template refuses a prompt: no system role"
-    with pytest.raises(ValueError, match=error):
-        codec.encode([SYSTEM, *TALK], chat=True, limit=99)
+    assert codec.ids("2 + 2?", True) == codec.ids(TALK[1:2], False)
 
 
 def test_training_mode_cannot_be_switched_on():
@@ -552,20 +487,29 @@ def test_prompts_are_never_cut():
     codec = small_base().codec
     assert codec.encode("abc", chat=False, limit=3) == (9, 10, 11)
     codec.context = 9
-    for text, error in (
-        ("abcd", "4 tokens and --max-prompt-tokens is 3"),
-        ("ab", "the model's context of 9"),
-        ("", "a prompt has no token"),
+    for text, room, error in (
+        ("abcd", 0, "4 tokens and --max-prompt-tokens is 3"),
+        ("ab", 8, "the model's context of 9"),
+        ("", 0, "a prompt has no token"),
     ):
         with pytest.raises(ValueError, match=error):
-            codec.encode(text, chat=False, limit=3, room=8 if text == "ab" else 0)
+            codec.encode(text, chat=False, limit=3, room=room)
+
+
+def test_messages_that_the_template_refuses_are_an_error():
+    codec = small_base().codec
+    codec.tokenizer = embedded_tokenizer()
+    codec.tokenizer.chat_template = "{{ raise_exception('no system role') }}"
+    error = "the model's chat template refuses a prompt: no system role"
+    with pytest.raises(ValueError, match=error):
+        codec.encode(TALK, chat=True, limit=99)
 
 
 @pytest.mark.parametrize(
     ("template", "end"),
     [
-        ("{% for m in messages %}[{{ m.role }}]{{ m.content }} <end>\n{% endfor %}", "<end>"),
-        ("{% for m in messages %}<start>{{ m.role }}: {{ m.content }}\n{% endfor %}", None),
+        ("{% for m in messages %}<start>{{ m.content }} <end>\n{% endfor %}", "<end>"),
+        ("{% for m in messages %}<start>{{ m.content }}\n{% endfor %}", None),
         ("{{ raise_exception('images only') }}", None),
     ],
 )
@@ -573,6 +517,6 @@ def test_checkpoint_tokenizer_and_template_say_what_ends_a_response(template, en
     tokenizer = embedded_tokenizer("<start>", "<end>")
     tokenizer.chat_template = template
     model = small_model(vocab_size=len(tokenizer))
-    model.generation_config.eos_token_id = [7, 10**6]  # the model has no such token
-    expected = {7, EOS, *([tokenizer.convert_tokens_to_ids(end)] if end else [])}
+    model.generation_config.eos_token_id = [7, 8]
+    expected = {7, 8, EOS, *([tokenizer.convert_tokens_to_ids(end)] if end else [])}
     assert eos_tokens(model, tokenizer) == expected
