@@ -109,9 +109,9 @@ def test_tensorboard_has_the_metrics(trained):
 
 def test_without_flags_the_newest_run_is_evaluated(trained, capsys):
     Path("runs/empty").mkdir(parents=True)
-    for number, name in enumerate(("b", "c", "a")):
+    for number, name in enumerate("bca"):
         shutil.copytree(trained, f"runs/{name}")
-        os.utime(f"runs/{name}/args.json", (1000 + number, 1000 + number))
+        os.utime(f"runs/{name}/args.json", (number, number))
     assert evaluation.find_runs(Namespace(run=None, task=None, model=None)) == [Path("runs/a")]
     assert "the newest run: runs/a" in capsys.readouterr().err
     assert evaluation.find_runs(Namespace(run=None, task=DEFAULT, model=None)) == [None]

@@ -170,11 +170,7 @@ def test_the_same_command_goes_on(trained, tmp_path, capsys):
     """It plays what was not played, and then does nothing."""
     path = shutil.copytree(trained, tmp_path / "run")
     flags = f"{SMALL} {MOVING} --run {path}"
-    for flag, told in (
-        ("--gamma 0.5", "gamma (1.0, and not 0.5)"),
-        ("--seed 1", "seed (0, and not 1)"),
-    ):
-        assert f"has another --{told}" in refused(capsys, flags, flag)
+    assert "has another --seed (0, and not 1)" in refused(capsys, flags, "--seed 1")
     (path / "summary.json").unlink()
     train.main(words(flags))
     assert read_json(path / "summary.json")["after"] == read_json(trained / "summary.json")["after"]
@@ -258,7 +254,6 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
     said = capsys.readouterr()
     assert said.out.splitlines() == ["step 7 of 20: return 0.250 of 1, pass 0.50 (2.0 s)"] * 21
     assert said.err.count("warning: 10 steps taught nothing") == 1
-    assert "easier problems" in said.err
     recorder.flat = 9
     recorder.tell(CodeTask, 7, metrics | {"return": 1.0})
     assert "Try harder problems, or stop here" in capsys.readouterr().err
