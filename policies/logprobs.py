@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.memory import checkpoints, pass_tokens, update_tokens
@@ -208,7 +209,10 @@ def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor
         inputs["attention_mask"] = mask.masked_fill(~layout.seen, torch.finfo(dtype).min)
         inputs["position_ids"] = layout.positions
     logits = base.net(layout.ids, use_cache=False, **inputs).logits
-    return target_logps(logits.flatten(0, 1)[layout.predicted], layout.targets, sampling)
+    # Responses may share a place. In several threads, only a gradient of `embedding` adds up their
+    # parts in one order.
+    logits = F.embedding(layout.predicted, logits.flatten(0, 1))
+    return target_logps(logits, layout.targets, sampling)
 
 
 def importance(logps: Tensor, rows: list[Row]) -> Tensor:

@@ -4,6 +4,7 @@ Shapes: B trees of L tokens, N tokens of responses, D hidden units, V vocabulary
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.fast.adapters import Adapters
@@ -36,7 +37,9 @@ class Fast:
         adapters = Adapters(base.row_adapters, layout.ids.shape[1], base.device, updating=True)
         attentions = [trees.attend] * len(layers.layers)
         hidden = layers(layout.ids, layout.positions, adapters, attentions, base.recomputing)
-        hidden = hidden[layout.predicted]
+        # Responses may share a place. In several threads, only a gradient of `embedding` adds up
+        # their parts in one order.
+        hidden = F.embedding(layout.predicted, hidden)
         logits = CPU_LOGITS if base.device.type == "cpu" else GPU_LOGITS
         count = max(logits // len(base.head.weight), LEAST)
 
