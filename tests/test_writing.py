@@ -181,7 +181,7 @@ def test_an_end_is_told_in_any_script(text):
 # --- one agent for both parts ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reward", [*STRICT.values(), *PAPER.values()], ids=str)
+@pytest.mark.parametrize("reward", [*STRICT.values(), *PAPER.values()])
 def test_a_single_agent_is_scored_by_its_two_parts(reward):
     both = score(reward, POST, (FIRST, SECOND))
     assert score(reward, POST, [f"{FIRST}{SEPARATOR}{SECOND}"]) == both
