@@ -161,6 +161,11 @@ class CodeTask(Task):
 
         return classify(responses, item)
 
+    def check(self, item: dict) -> None:
+        lacking = {"prompt", "entry_point", "tests"} - item.keys()
+        if lacking:
+            raise ValueError(f"ask: the item lacks {', '.join(sorted(lacking))}")
+
     def ask(self, text: str) -> dict:
         """Return an item without tests, of a question, or of a signature with its docstring."""
         names = re.findall(r"(?m)^\s*(?:async\s+)?def\s+(\w+)", text)

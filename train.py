@@ -258,6 +258,8 @@ def parse(argv: list[str]) -> Args:
         directory = run_folder.run_path(args.run)
         may_change = {"run"}  # its folder has several names
     resolve(args)
+    if args.temperature == 0:
+        raise ValueError("--temperature 0 trains nothing: all samples of a group are the same")
     if directory:
         if args.init and not args.resume:
             args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from pandas import DataFrame
 
-from training.held_out import shown
-
 
 def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
     """Return the most important columns, and the shares of the schemes, as text.
@@ -52,6 +50,8 @@ def align(corner: str, rows: dict[str, dict]) -> str:
 
 def show(records: Iterable[dict]) -> str:
     """Return the first joint response of each method to each problem."""
+    from training.held_out import shown  # not before a wrong name is told: it loads torch
+
     first = [record for record in records if record["sample"] == 0]
     lines = []
     for record in sorted(first, key=lambda record: record["item"]):

@@ -83,6 +83,7 @@ def refused(place, capsys):
 
 FLAGS = {
     "--max-step 3": "unrecognized arguments: --max-step 3",
+    "--temperature 0": "trains nothing",
     "--task humanevl": "unknown task 'humanevl'; known: ",
     "--task mine.py:Tusk": "mine.py has no task Tusk",
     "--task nowhere.py:Task": "cannot load the task 'nowhere.py:Task'",
@@ -153,6 +154,7 @@ EVAL = {
     "--run run --task none.py:Task": "Task.items('test') has no problem to play",
     "doctor nowhere": "there is no run (no nowhere/args.json)",
     "ask { --task mine.py:Task": "ask: not one JSON object (Expecting property name",
+    "ask {} --task coop": "ask: the item lacks entry_point, prompt, tests",
     "--task coop --device cuda": "--device cuda: torch finds none on this machine",
 }
 
@@ -261,6 +263,7 @@ SPOILED = [  # what is done, the command line, what is named
         RESUME,
         "items of train are not",
     ),
+    (cut("run/args.json"), RESUME, "run/args.json is damaged (JSONDecodeError("),
     (removed("model"), RESUME, "is no folder"),
     (removed("run/agents"), PLAY, "cannot load agent 0"),
     (cut("run/agents/1/adapter_model.safetensors"), PLAY, "cannot load agent 1"),

@@ -187,7 +187,12 @@ def read_args(directory: Path) -> dict:
     path = directory / "args.json"
     if not is_run(directory):
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
-    return json.loads(path.read_text("utf-8"))
+    try:
+        record = json.loads(path.read_text("utf-8"))
+        record["args"]["num_agents"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r:.200})") from error
+    return record
 
 
 def make_record(directory: Path | None, args, splits: dict[str, list], scorer) -> dict:
