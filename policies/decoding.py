@@ -42,6 +42,8 @@ SILENCE = Response([], "", [], 0.0, True)  # of an agent that does not speak at 
 class Rows:
     """The rows that are still decoded, S of each prompt, with what the model has read of them."""
 
+    logits: Tensor  # (R, V) of the next token
+
     def __init__(self, base: SharedModel, prompts, agents, samples: int, limit: int):
         """Let the model read the prompts, padded on the left to W. Each has its agent.
 

@@ -162,7 +162,7 @@ class Engine:
             return
         weights = hashlib.sha256()
         for parameter in self.base.parameters_of(policy):
-            weights.update(parameter.detach().float().cpu().numpy())
+            weights.update(parameter.detach().float().cpu().numpy().tobytes())
         name = f"{self.run}-agent{policy}-{weights.hexdigest()[:12]}"
         old = self.names.get(policy)
         if name == old:
