@@ -6,6 +6,7 @@ exactly as by one process. Each process runs the backward passes of its own shar
 are summed. So two processes with --batch-size B train as one does with 2B.
 """
 
+import contextlib
 import functools
 import itertools
 import pickle
@@ -67,14 +68,19 @@ def gather(message) -> list:
     """
     answers = [message] * place()[1]
     if len(answers) > 1:
-        try:
+        with _meeting():
             dist.all_gather_object(answers, message, group=_control())
-        except RuntimeError as error:  # torch has no kind of its own for a connection that broke
-            raise RuntimeError(
-                "another process of this run has died or cannot be reached; --resume goes on "
-                f"({error})"
-            ) from error
     return answers
+
+
+@contextlib.contextmanager
+def _meeting():
+    try:
+        yield
+    except RuntimeError as error:  # torch has no kind of its own for a connection that broke
+        raise RuntimeError(
+            f"another process of this run has died or cannot be reached; --resume goes on ({error})"
+        ) from error
 
 
 @functools.cache
@@ -98,7 +104,8 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
         if any(present):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad)
+            with _meeting():
+                dist.all_reduce(parameter.grad)
 
 
 def _sendable(error: BaseException) -> BaseException:
