@@ -104,7 +104,9 @@ def test_a_signal_to_one_process_ends_both_and_the_run_goes_on(
     code, errors = end(process)
     assert code == 130 if number == signal.SIGTERM else code not in (0, None)
     if number == signal.SIGKILL and not to_first:
-        assert "terminated with code -9" in errors or "another process of this run" in errors
+        # Lightning meets too, where it saves: there the error is gloo's own.
+        said = ("terminated with code -9", "another process of this run", "gloo")
+        assert any(text in errors for text in said), errors
     assert soon(lambda: not os.path.exists(f"/proc/{other}"))
     assert len(lines(path, "metrics.jsonl")) < 4
     assert "has another --devices" in refused(capsys, "--resume", path, "--devices 1")
