@@ -223,11 +223,7 @@ def prefix(args: Namespace, run: Path | None) -> str:
 
 
 def play_run(
-    args: Namespace,
-    run: Path | None,
-    flags: train.Args,
-    chosen: list[str],
-    items: list[dict],
+    args: Namespace, run: Path | None, flags: train.Args, chosen: list[str], items: list[dict]
 ) -> Iterator[tuple[str, list[dict], dict]]:
     """Yield each chosen method of a run: its name in the table, its records and its speed."""
     from evaluation.players import Player, alone, methods

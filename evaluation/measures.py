@@ -39,9 +39,7 @@ def best_of_k(values: Collection[float], k: int) -> float:
 
 
 def summarize(
-    played: dict[str, list[dict]],
-    measures: dict[str, str],
-    speeds: dict[str, dict],
+    played: dict[str, list[dict]], measures: dict[str, str], speeds: dict[str, dict]
 ) -> dict:
     """Return the table {method: {measure: value}} of the records of each method.
 
@@ -95,10 +93,7 @@ def flat(record: dict) -> dict:
     return row
 
 
-def by_problem(
-    frame: DataFrame,
-    measures: dict[str, str],
-) -> DataFrame:
+def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
     """Return the measures of each problem, by method and decoding: means over its samples.
 
     A part of the reward that no joint response of a method has is missing.
@@ -124,20 +119,13 @@ def share_above_0(values: Series) -> float:
     return (values > 0).mean()
 
 
-def count_schemes(
-    table: dict[str, dict],
-    frame: DataFrame,
-    passed: str,
-) -> None:
+def count_schemes(table: dict[str, dict], frame: DataFrame, passed: str) -> None:
     """Set how often each scheme was seen, the most frequent first, and how often it passed.
 
     passed: the column that says whether a joint response passed.
     """
     groups = frame.groupby(["method", "scheme"])[passed]
-    schemes = groups.agg(
-        count="count",
-        pass_rate="mean",
-    )
+    schemes = groups.agg(count="count", pass_rate="mean")
     schemes = schemes.sort_values("count", ascending=False, kind="stable")
     for (method, scheme), row in schemes.to_dict("index").items():
         table[method].setdefault("schemes", {})[scheme] = row

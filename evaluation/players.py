@@ -39,11 +39,7 @@ TIMED = 5  # problems whose decoding is timed, one at a time
 # --- the paper's baselines ------------------------------------------------------------------------
 
 
-def shown(
-    node: Node,
-    sample: int,
-    authors: Iterable[int],
-) -> str:
+def shown(node: Node, sample: int, authors: Iterable[int]) -> str:
     """Return how a baseline shows an agent what others wrote in a joint response, if they spoke."""
     texts = []
     for author in authors:
@@ -166,12 +162,7 @@ def alone(flags, model: str | None):
 class Player:
     """A team with its task, whose agents play trained or untrained."""
 
-    def __init__(
-        self,
-        flags,
-        directory: Path | None = None,
-        scorer: Scorer | None = None,
-    ):
+    def __init__(self, flags, directory: Path | None = None, scorer: Scorer | None = None):
         """Load the agents. `directory` is the run whose trained agents play."""
         resolve_bits(flags)
         self.flags = flags
@@ -197,11 +188,7 @@ class Player:
         agents = range(self.team.size)
         return copy.deepcopy(list(map(self.team.parameters_of, agents)))
 
-    def rollout(
-        self,
-        trained: Iterable[int] = (),
-        kind: type[Rollout] = Rollout,
-    ) -> Rollout:
+    def rollout(self, trained: Iterable[int] = (), kind: type[Rollout] = Rollout) -> Rollout:
         """Return the rollout of a kind in which these agents play trained, the others untrained."""
         for agent in range(self.team.size):
             values = self.trained if agent in trained else self.untrained
@@ -209,31 +196,20 @@ class Player:
             for weight, value in zip(weights, values[agent], strict=True):
                 weight.data.copy_(value.data)
         options = part_of(self.flags, Episode)
-        if (
-            kind is not Rollout
-        ):  # its prompts hold partners' texts: the model's context is the limit
+        if kind is not Rollout:
+            # its prompts hold partners' texts: the model's context is the limit
             options = dataclasses.replace(options, max_prompt_tokens=sys.maxsize)
         return kind(self.team, self.task, self.scorer, options)
 
     def play(
-        self,
-        method: str,
-        rollout: Rollout,
-        items: list[dict],
-        seed: int,
-        samples: int,
+        self, method: str, rollout: Rollout, items: list[dict], seed: int, samples: int
     ) -> list[dict]:
         """Return a record per problem and joint response. samples 0: one greedy response."""
         turns = play(rollout, items, seed, samples, self.sampling, method)
         records = []
         for number, root in enumerate(turns[0]):
             for sample in range(root.samples):
-                head = {
-                    "method": method,
-                    "greedy": not samples,
-                    "item": number,
-                    "sample": sample,
-                }
+                head = {"method": method, "greedy": not samples, "item": number, "sample": sample}
                 records.append(head | self.record(rollout, root, sample))
         return records
 
@@ -258,12 +234,7 @@ class Player:
             "scheme": self.task.scheme(node.item, turns[-1]["responses"]),
         }
 
-    def speed(
-        self,
-        rollout: Rollout,
-        items: list[dict],
-        seed: int,
-    ) -> dict:
+    def speed(self, rollout: Rollout, items: list[dict], seed: int) -> dict:
         """Return the latency as a user of one problem at a time meets it, and tokens a second."""
         play(rollout, items[:1], seed, 1, self.sampling, "warm-up")
         seconds = []
@@ -273,10 +244,7 @@ class Player:
             turns = play(rollout, [item], seed, 1, self.sampling, "latency")
             seconds.append(rollout.seconds["rollout"])
             tokens += sampled_tokens(itertools.chain(*turns))
-        measures = {
-            "latency_s": fmean(seconds),
-            "tokens_per_s": tokens / sum(seconds),
-        }
+        measures = {"latency_s": fmean(seconds), "tokens_per_s": tokens / sum(seconds)}
         if len(seconds) > 1:
             measures["latency_s_se"] = stdev(seconds) / len(seconds) ** 0.5
         return measures

@@ -17,15 +17,7 @@ from pandas import DataFrame, Index, Series, concat, json_normalize
 
 from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
 
-OTHERS = {
-    "run",
-    "state",
-    "steps",
-    "seed",
-    "commit",
-    "evaluated",
-    "group",
-}
+OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
 RECORDED = ["items", "maximum", "unit", "bases", "init", "max_steps"]  # beside the flags
 PROBLEMS = ["items", "eval-limit"]
 UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
@@ -113,11 +105,7 @@ def list_runs(names: list[str]) -> str:
     rows["steps"] = rows["steps"].map(len)
     columns = ["run", "state", "steps", "before/return", "after/return", "seed"]
     table = rows.reindex(columns=columns + varying(rows, flags))
-    return table.to_string(
-        index=False,
-        float_format="{:.3f}".format,
-        na_rep="-",
-    )
+    return table.to_string(index=False, float_format="{:.3f}".format, na_rep="-")
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -200,10 +188,7 @@ def compare(
     return "\n\n".join(blocks)
 
 
-def differences(
-    rows: DataFrame,
-    values: DataFrame,
-) -> DataFrame:
+def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
     """Return the values minus those of the first group's runs of the same seeds.
 
     What is of other problems or of another unit is not subtracted.
@@ -253,11 +238,7 @@ def cell(row: Series) -> str:
     return f"{row['mean']:+.3f} {interval}{count}"
 
 
-def draw(
-    rows: DataFrame,
-    metrics: list[str],
-    file: str,
-) -> None:
+def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
     """Draw a panel for each metric that is measured at every step: a curve for each group."""
     from matplotlib.figure import Figure
 
@@ -280,11 +261,7 @@ def draw(
         raise ValueError(f"--out {file}: {error}") from error
 
 
-def draw_curve(
-    axes,
-    group: str,
-    seeds: DataFrame,
-) -> None:
+def draw_curve(axes, group: str, seeds: DataFrame) -> None:
     """Draw a group's running mean over steps, as far as all of its seeds have come.
 
     seeds: the values by step, a column for each seed.
