@@ -34,10 +34,10 @@ coder: setup
 	$(BIN)/python train.py @recipes/coder.args $(if $(DATA),--data $(DATA)) \
 		--model $(or $(MODEL),Qwen/Qwen2.5-Coder-0.5B-Instruct) $(ARGS)
 
-# what a fork of the algorithm can break, in a minute
+# what a fork of the algorithm can break: 80 s of two idle cores with AVX2
 CHECKED := equations magrpo policies memory reproducibility
 check: .venv/dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal \
 		$(CHECKED:%=tests/test_%.py) $(wildcard tests/fast)
 
 test: .venv/dev
