@@ -35,10 +35,17 @@ from magrpo import (
 from policies.decoding import Response
 from policies.sampling import Sampling
 from tasks import Task
+from training import reward_runner
 from training.metrics import problem_returns
 from training.reward_runner import Scorer
 
 F64 = torch.float64
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    """Let none of the thousands of rollouts start sixteen threads for its rewards."""
+    monkeypatch.setattr(reward_runner, "THREADS", 1)
 
 
 def doubles(*values) -> torch.Tensor:
