@@ -71,9 +71,11 @@ def files(folder: Path) -> dict:
 def refused(place, capsys):
     """Runs a command line; returns the line that it is refused with."""
 
-    def refused(argv, program=train) -> str:
-        before, start = files(place), time.process_time()
-        said = helpers.refused(capsys, argv, program=program)
+    def refused(command: str) -> str:
+        program, _, argv = command.partition(" ")
+        before = files(place)
+        start = time.process_time()
+        said = helpers.refused(capsys, argv, program={"train": train, "eval": evaluation}[program])
         assert time.process_time() - start < 10
         assert files(place) == before
         return said
@@ -81,87 +83,77 @@ def refused(place, capsys):
     return refused
 
 
-FLAGS = {
-    "--max-step 3": "unrecognized arguments: --max-step 3",
-    "--temperature 0": "trains nothing",
-    "--task humanevl": "unknown task 'humanevl'; known: ",
-    "--task mine.py:Tusk": "mine.py has no task Tusk",
-    "--task nowhere.py:Task": "cannot load the task 'nowhere.py:Task'",
-    "--reward nowhere.reward": "No module named 'nowhere'",
-    "--joint crossed": "--joint: 'crossed' is not: int in [1, inf], aligned, cross",
-    "--top-p 1.5": "--top-p: '1.5' is not: float in [1e-06, 1]",
-    "--lr nan": "--lr: 'nan' is not: float in [0, inf]",
-    "--advantage maxrl": "--advantage: invalid choice: 'maxrl' (choose from 'mean', 'rloo',",
-    "--model a b c": "--model names 3 for 2 agents",
-    "@twice.args": "--model is given twice",
-    "--freeze 2": "--freeze: the agents are 0 to 1",
-    "--freeze 0 1": "one has to learn",
-    "--init nowhere": "--init nowhere: there is no run and no agent",
-    "--run=": "argument --run: the value is empty",
-    "--reward=": "argument --reward: the value is empty",
-    "--num-generations 1": "--num-generations 1 trains nothing",
-    "--lora-rank 0 --bits 4": "--lora-rank 0 trains all weights: not with",
-    "--lora-rank 0 --engine http://a": "--lora-rank 0 trains all weights: not with",
-    "--precision bf16-mixed": "with adapters, give --bits 16",
-    "--kl-coef 0.1 --top-p 0.5": "not with --top-p or --top-k",
-    "--feedback tests": "--feedback is told between turns",
-    "--turns 2 --feedback nope": "unknown --feedback 'nope'; task 'coop' has: plain, ",
-    "--turns 2 --feedback expert": "needs --task-arg expert_url=URL expert_model=NAME",
-    "--task-arg feedback_test=3": "unexpected keyword argument 'feedback_test'; it takes: data, ",
-    "--task-arg feedback_tests": "'feedback_tests' is not NAME=VALUE",
-    "--task-arg feedback_tests=3": "task 'coop': --task-arg feedback_tests goes with --feedback",
-    "--task-arg num_agents=3": "multiple values for keyword argument 'num_agents'",
-    "--task mine.py:Task --data mine.py": "it takes no --data",
-    "--model no/such-model": "no/such-model",
-    "--chat-template": "the model has no chat template",
-    "--max-prompt-tokens 8": "--max-prompt-tokens is 8",
-    "--max-new-tokens 9000": "the model's context of 8192",
-    "--run ./taken": "taken holds other files",
-    "--resume nowhere": "there is no run (no nowhere/args.json)",
-    "@missing.args": "missing.args",
-    "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot list its models: ",
-    "--engine http://a http://b": "--engine: give one URL for each of 1 base(s)",
-    "--device cuda": "--device cuda: torch finds none on this machine",
-    "--share --freeze 0": "agents of a base are one policy",
-    "--share --lr 1e-3 2e-3": "agents of a base are one policy",
-    "--lr 1e-3 2e-3 3e-3": "--lr names 3 for 2 agents",
-    "--init run --lora-rank 8": "--lora-alpha (16, 32), not (8, 32)",
-    "--init run --lora-rank 0": "--lora-alpha (16, 32), not (0, 32)",
-    "--init run --share": "there is one policy",
-    "--init model": "is a whole model: --lora-rank 0",
-    "--resume run --max-steps 1": "run has 2 steps: --max-steps 1 is behind",
-    "--resume run --run other": "run has another --run (",
-    "--task humaneval --data missing.csv": "cannot read missing.csv: No such file",
+COMMANDS = {
+    "train --max-step 3": "unrecognized arguments: --max-step 3",
+    "train --temperature 0": "trains nothing",
+    "train --task humanevl": "unknown task 'humanevl'; known: ",
+    "train --task mine.py:Tusk": "mine.py has no task Tusk",
+    "train --task nowhere.py:Task": "cannot load the task 'nowhere.py:Task'",
+    "train --reward nowhere.reward": "No module named 'nowhere'",
+    "train --joint crossed": "--joint: 'crossed' is not: int in [1, inf], aligned, cross",
+    "train --top-p 1.5": "--top-p: '1.5' is not: float in [1e-06, 1]",
+    "train --lr nan": "--lr: 'nan' is not: float in [0, inf]",
+    "train --advantage maxrl": "--advantage: invalid choice: 'maxrl' (choose from 'mean', 'rloo',",
+    "train --model a b c": "--model names 3 for 2 agents",
+    "train @twice.args": "--model is given twice",
+    "train --freeze 2": "--freeze: the agents are 0 to 1",
+    "train --freeze 0 1": "one has to learn",
+    "train --init nowhere": "--init nowhere: there is no run and no agent",
+    "train --run=": "argument --run: the value is empty",
+    "train --num-generations 1": "--num-generations 1 trains nothing",
+    "train --lora-rank 0 --bits 4": "--lora-rank 0 trains all weights: not with",
+    "train --lora-rank 0 --engine http://a": "--lora-rank 0 trains all weights: not with",
+    "train --precision bf16-mixed": "with adapters, give --bits 16",
+    "train --kl-coef 0.1 --top-p 0.5": "not with --top-p or --top-k",
+    "train --feedback tests": "--feedback is told between turns",
+    "train --turns 2 --feedback nope": "unknown --feedback 'nope'; task 'coop' has: plain, ",
+    "train --turns 2 --feedback expert": "needs --task-arg expert_url=URL expert_model=NAME",
+    "train --task-arg feedback_test=3": "unexpected keyword argument 'feedback_test'; it takes",
+    "train --task-arg feedback_tests": "'feedback_tests' is not NAME=VALUE",
+    "train --task-arg feedback_tests=3": "--task-arg feedback_tests goes with --feedback",
+    "train --task-arg num_agents=3": "multiple values for keyword argument 'num_agents'",
+    "train --task mine.py:Task --data mine.py": "it takes no --data",
+    "train --model no/such-model": "no/such-model",
+    "train --chat-template": "the model has no chat template",
+    "train --max-prompt-tokens 8": "--max-prompt-tokens is 8",
+    "train --max-new-tokens 9000": "the model's context of 8192",
+    "train --run ./taken": "taken holds other files",
+    "train --resume nowhere": "there is no run (no nowhere/args.json)",
+    "train @missing.args": "missing.args",
+    "train --engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot list",
+    "train --engine http://a http://b": "--engine: give one URL for each of 1 base(s)",
+    "train --device cuda": "--device cuda: torch finds none on this machine",
+    "train --share --freeze 0": "agents of a base are one policy",
+    "train --share --lr 1e-3 2e-3": "agents of a base are one policy",
+    "train --lr 1e-3 2e-3 3e-3": "--lr names 3 for 2 agents",
+    "train --init run --lora-rank 8": "--lora-alpha (16, 32), not (8, 32)",
+    "train --init run --lora-rank 0": "--lora-alpha (16, 32), not (0, 32)",
+    "train --init run --share": "there is one policy",
+    "train --init model": "is a whole model: --lora-rank 0",
+    "train --resume run --max-steps 1": "run has 2 steps: --max-steps 1 is behind",
+    "train --resume run --run other": "run has another --run (",
+    "train --task humaneval --data missing.csv": "cannot read missing.csv: No such file",
+    "eval --run nowhere": "there is no run (no nowhere/args.json)",
+    "eval --run run --run run2": "--run is given twice",
+    "eval --run run --method trainde": "--method trainde: what applies here is trained, naive",
+    "eval --method trained": "what applies here is naive",
+    "eval --json no/x": "argument --json: no/x: no file can be written there",
+    "eval compare run --metric metric/pas": "metric/pas: no run has it",
+    "eval compare run --by sed": "--by sed: no run has it",
+    "eval compare run run2": "run2 has the seed of another run of its group",
+    "eval --greedy --num-samples 2": "argument --num-samples: not allowed with argument --greedy",
+    "eval list --limit 3": "unrecognized arguments: --limit",
+    "eval --run run --task none.py:Task": "Task.items('test') has no problem to play",
+    "eval doctor nowhere": "there is no run (no nowhere/args.json)",
+    "eval ask { --task mine.py:Task": "ask: not one JSON object (Expecting property name",
+    "eval ask {} --task coop": "ask: the item lacks entry_point, prompt, tests",
+    "eval --task coop --device cuda": "--device cuda: torch finds none on this machine",
 }
 
 
-@pytest.mark.parametrize(("argv", "named"), FLAGS.items())
-def test_flags(argv, named, refused):
-    assert named in refused(argv)
-
-
-EVAL = {
-    "--run nowhere": "there is no run (no nowhere/args.json)",
-    "--run run --run run2": "--run is given twice",
-    "--run run --method trainde": "--method trainde: what applies here is trained, naive",
-    "--method trained": "what applies here is naive",
-    "--json no/x": "argument --json: no/x: no file can be written there",
-    "compare run --metric metric/pas": "metric/pas: no run has it",
-    "compare run --by sed": "--by sed: no run has it",
-    "compare run run2": "run2 has the seed of another run of its group",
-    "--greedy --num-samples 2": "argument --num-samples: not allowed with argument --greedy",
-    "list --limit 3": "unrecognized arguments: --limit",
-    "--run run --task none.py:Task": "Task.items('test') has no problem to play",
-    "doctor nowhere": "there is no run (no nowhere/args.json)",
-    "ask { --task mine.py:Task": "ask: not one JSON object (Expecting property name",
-    "ask {} --task coop": "ask: the item lacks entry_point, prompt, tests",
-    "--task coop --device cuda": "--device cuda: torch finds none on this machine",
-}
-
-
-@pytest.mark.parametrize(("argv", "named"), EVAL.items())
-def test_flags_of_eval(argv, named, refused):
-    assert named in refused(argv, program=evaluation)
+@pytest.mark.parametrize(("command", "named"), COMMANDS.items())
+def test_a_command_that_cannot_be_right(command, named, refused):
+    assert named in refused(command)
 
 
 # --- what is spoiled ------------------------------------------------------------------------------
@@ -230,13 +222,13 @@ def without_norm(weights: dict) -> dict:
 
 
 OTHER = weights(lambda weights: {name: 1.01 * value for name, value in weights.items()})
-DATA = "--task humaneval --data x.jsonl"
-MINE = "--task mine.py:Task --max-steps 1 --eval-every 1"
-MODEL = "--model model"
-RESUME = "--resume run --max-steps 3"
-PLAY = "--run run --limit 1 --method trained"
+DATA = "train --task humaneval --data x.jsonl"
+MINE = "train --task mine.py:Task --max-steps 1 --eval-every 1"
+MODEL = "train --model model"
+RESUME = "train --resume run --max-steps 3"
+PLAY = "eval --run run --limit 1 --method trained"
 ITEMS = 'return [{"task_id": split}]'
-SPOILED = [  # what is done, the command line, what is named
+SPOILED = [  # what is done, the command, what is named
     (rows(cut_off=20), DATA, "cannot read x.jsonl: row 5 is not one JSON object"),
     (rows(3, test=None), DATA, "x.jsonl, row 3: field 'test' is missing"),
     (rows(3, prompt="\ud800"), DATA, "x.jsonl, row 3: 'utf-8' codec can't encode"),
@@ -268,14 +260,14 @@ SPOILED = [  # what is done, the command line, what is named
     (removed("run/agents"), PLAY, "cannot load agent 0"),
     (cut("run/agents/1/adapter_model.safetensors"), PLAY, "cannot load agent 1"),
     # as where a disk is not mounted
-    (lambda place: (place / "runs").symlink_to("/nowhere/runs"), "", "File exists: 'runs'"),
+    (lambda place: (place / "runs").symlink_to("/nowhere/runs"), "train", "File exists: 'runs'"),
 ]
 
 
-@pytest.mark.parametrize(("spoil", "argv", "named"), SPOILED)
-def test_what_is_spoiled(spoil, argv, named, place, refused):
+@pytest.mark.parametrize(("spoil", "command", "named"), SPOILED)
+def test_what_is_spoiled(spoil, command, named, place, refused):
     spoil(place)
-    assert named in refused(argv, program=evaluation if argv == PLAY else train)
+    assert named in refused(command)
 
 
 FAULTS = [  # what is replaced, by what, the last lines of the traceback
@@ -302,7 +294,7 @@ def test_an_error_in_a_users_file_is_pythons_traceback(old, new, named, place, c
 def test_processes_that_the_flags_do_not_name_are_not_two_runs(refused, monkeypatch):
     """torchrun --nproc-per-node 2 -- train.py, without --devices 2."""
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "2 processes were started, and --devices times --num-nodes is 1" in refused("")
+    assert "2 processes were started, and --devices times --num-nodes is 1" in refused("train")
 
 
 @pytest.mark.parametrize("program", ["train.py", "eval.py"])
@@ -314,13 +306,15 @@ def test_windows(program):
     assert done.stderr == f"{program}: error: this needs Linux, macOS or, on Windows, WSL\n"
 
 
-EXPERT = "--turns 2 --feedback expert --task-arg expert_url=http://h/v1 expert_model=m"
+EXPERT = "train --turns 2 --feedback expert --task-arg expert_url=http://h/v1 expert_model=m"
 
 
-@pytest.mark.parametrize(("argv", "package"), [("--logger wandb", "wandb"), (EXPERT, "openai")])
-def test_a_package_that_is_not_installed_is_named(argv, package, refused, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "package"), [("train --logger wandb", "wandb"), (EXPERT, "openai")]
+)
+def test_a_package_that_is_not_installed_is_named(command, package, refused, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    assert f"pip install {package}" in refused(argv)
+    assert f"pip install {package}" in refused(command)
 
 
 def test_a_reader_that_has_gone_costs_nothing(place):
