@@ -205,7 +205,8 @@ def evaluate(args: Namespace) -> tuple:
             played[name] = records
             speeds[name] = speed
             if args.samples:  # what is played is not lost, whatever comes
-                run_folder.write_lines(args.samples, itertools.chain(*played.values()))
+                text = run_folder.json_lines(itertools.chain(*played.values()))
+                args.samples.write_text(text, "utf-8")
     settings |= {name: getattr(args, name) for name in ("split", "num_samples", "greedy", "seed")}
     settings |= {
         "reward": task.reward,
@@ -272,9 +273,10 @@ def table(args: Namespace) -> str:
         for name, row in methods.items():
             if name.startswith(start):
                 own[name.removeprefix(start)] = row
-        run_folder.write_json(run / "eval.json", {"settings": settings, "methods": own})
+        text = run_folder.json_text({"settings": settings, "methods": own})
+        run_folder.write_whole(run / "eval.json", text)
     if args.json:
-        run_folder.write_json(args.json, content)
+        args.json.write_text(run_folder.json_text(content), "utf-8")
     if args.csv:
         import pandas
 

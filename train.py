@@ -399,9 +399,11 @@ def train(args: Args) -> None:
     if directory and run_folder.read_summary(directory).get("steps") == args.max_steps:
         print(f"{directory} is finished: {args.max_steps} steps")
         return
+    earlier = {}
     with contextlib.ExitStack() as held:
         if first and directory:
             held.enter_context(run_folder.lock_run_folder(directory))
+            earlier = run_folder.read_args(directory)
         elif first and args.run:
             run_folder.check_place(args.run)
         prepared = prepare(args)
@@ -415,17 +417,18 @@ def train(args: Args) -> None:
         if args.dry_run:
             return dry_run(module)
         *_, splits = prepared
-        record = run_folder.make_record(
-            directory if first else None, args, splits, module.rollout.reward
-        )
         done = 0
+        if first and directory:
+            run_folder.check_run(directory, earlier, args.model)
+            for split, items in splits.items():
+                run_folder.check_items(earlier, split, items)
+            done = run_folder.cut_back(directory, args.max_steps)
+        elif first:
+            directory = run_folder.new_directory(args.run, args.task)
+            held.enter_context(run_folder.lock_run_folder(directory))
+        record = run_folder.make_record(earlier, args, splits, module.rollout.reward)
         if first:
-            if directory:
-                done = run_folder.cut_back(directory, args.max_steps)
-            else:
-                directory = run_folder.new_directory(args.run, args.task)
-                held.enter_context(run_folder.lock_run_folder(directory))
-            run_folder.write_json(directory / "args.json", record)
+            run_folder.write_whole(directory / "args.json", run_folder.json_text(record))
             print(f"writes:  {directory}", flush=True)
         fit(module, Recorder(directory, held_out, record, done), args)
     if first:

@@ -252,11 +252,10 @@ class Player:
 
 def load_agents(team: Team, directory: Path) -> None:
     """Load the agents that a run saved last, and let them see its date."""
-    run_folder.check_bases(directory, team.options.model)
-    run_folder.warn_of_other_code(directory)
+    record = run_folder.read_args(directory)
+    run_folder.check_run(directory, record, team.options.model)
     if not run_folder.read_summary(directory):
         print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)
-    record = run_folder.read_args(directory)
     for agent in team.policies():
         load_agent(team.base_of[agent], agent, directory / "agents" / str(agent))
     team.set_date(record["date"])

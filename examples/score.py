@@ -15,16 +15,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import train
 from policies.loading import device, load_base
 from policies.model_names import TeamOptions
+from programs.rows import file_rows
 from rewards import total
 from training.defaults import resolve_bits
 from training.flags import Parser, part_of
 from training.plugins import TaskOptions, find_reward, make_task
 from training.reward_runner import Scorer
-from training.run_folder import read_records
 from training.terminal import fail
 
 TOP = Parser("score.py", __doc__)
-TOP.add_argument("file", type=Path)
+TOP.add_argument("file")
 
 
 def score(argv: list[str]) -> list[dict]:
@@ -37,8 +37,7 @@ def score(argv: list[str]) -> list[dict]:
         team = replace(part_of(options, TeamOptions), lora_rank=0)
         scorer.base = load_base(options.model[0], [0], team).to(device())
         scorer.chat = options.chat_template
-    args.file.stat()  # an error without a file
-    rows = read_records(args.file)
+    rows = [row for _, row in file_rows(args.file)]
     try:
         scores = scorer([(row["item"], row["responses"]) for row in rows])
     except KeyError as error:

@@ -248,7 +248,7 @@ SPOILED = [  # what is done, the command, what is named
         "the model's chat template",
     ),
     (OTHER, f"{MODEL} --init run", "the model model is not what"),
-    (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "line 1: not one JSON object"),
+    (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "metrics.jsonl is damaged"),
     (OTHER, RESUME, "is not what run was trained on"),
     (
         lambda place: edit_json(place / "run/args.json", items={"train": ""}),

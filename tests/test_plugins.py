@@ -19,7 +19,7 @@ from training.plugins import (
     resolve,
 )
 from training.reward_runner import Scorer
-from training.run_folder import json_line
+from training.run_folder import json_lines
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_an_argument_of_a_task_is_json_or_text(word, value, file):
 
 
 def test_a_task_id_is_written_as_a_text_where_json_cannot_hold_it():
-    assert json_line({"task_id": np.int64(3)}) == '{"task_id": "3"}\n'
+    assert json_lines([{"task_id": np.int64(3)}]) == '{"task_id": "3"}\n'
 
 
 RETURNED = [  # what a reward returns: its parts, or what is wrong with it

@@ -29,7 +29,7 @@ from policies.loading import save_agent
 from training.held_out import episode, evaluate, sample_record, shown
 from training.metrics import measure, memory_gib
 from training.report import model_card
-from training.run_folder import CHECKPOINT, json_line, write_json, write_whole
+from training.run_folder import CHECKPOINT, json_lines, json_text, write_whole
 from training.terminal import NOTHING, SOLVED
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
@@ -205,7 +205,7 @@ class Recorder(L.Callback):
             card = model_card(self.record, agent, module.rollout.task.reward, self.summary)
             write_whole(self.directory / f"agents/{agent}/README.md", card)
         head = {"steps": module.global_step, "seconds": time.perf_counter() - self.start}
-        write_json(self.directory / "summary.json", head | self.summary)
+        write_whole(self.directory / "summary.json", json_text(head | self.summary))
 
     def test(self, trainer, module, when: str) -> None:
         """Evaluate on the test problems before or after training, unless --eval-limit is none."""
@@ -274,7 +274,7 @@ class Recorder(L.Callback):
 
     def append(self, name: str, records: list[dict]) -> None:
         with (self.directory / name).open("a", encoding="utf-8") as file:
-            file.writelines(map(json_line, records))
+            file.write(json_lines(records))
 
     def show_samples(self, trainer, module, step: int) -> None:
         """Write the joint responses of the step's first problem, at each of its nodes."""

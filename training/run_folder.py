@@ -30,6 +30,8 @@ except ModuleNotFoundError:  # both programs come here before they need anything
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 CHECKPOINT = "checkpoints/last.ckpt"
+CODE = "-- '*.py' ':!tests'"  # without pages and tests
+CODE_VERSION = f"git log -1 --format=%h --abbrev=12 {CODE}; git diff HEAD {CODE}"
 # Flags of train.py that change neither the algorithm nor the task. The size of a batch says what
 # several processes do.
 ASIDE = {
@@ -40,11 +42,8 @@ ASIDE = {
 
 def find_run(name: str) -> Path:
     """Return the folder of a run that is named by its folder, or by its name in runs/."""
-    path = Path(name)
-    in_runs = Path(f"runs/{name}")
-    if in_runs.is_dir() and not is_run(path):
-        return in_runs
-    return path
+    path = run_path(name)
+    return path if path.is_dir() else Path(name)
 
 
 def run_folders(names: list[str]) -> list[Path]:
@@ -133,50 +132,36 @@ def state(directory: Path) -> str:
     return "finished" if read_summary(directory) else "unfinished"
 
 
-def write_json(path: Path, value) -> None:
-    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n")
+def json_text(value, indent: int | None = 1) -> str:
+    """Return a JSON file's text. What JSON lacks, as numpy's numbers, is a text."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=str) + "\n"
 
 
-def write_lines(path: Path, records: Iterable[dict]) -> None:
-    write_whole(path, "".join(map(json_line, records)))
-
-
-def json_line(record: dict) -> str:
-    """Return a line of a JSONL file. What JSON lacks, as numpy's numbers, is a text."""
-    return json.dumps(record, ensure_ascii=False, default=str) + "\n"
+def json_lines(records: Iterable[dict]) -> str:
+    """Return the text of a JSONL file."""
+    return "".join(json_text(record, None) for record in records)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    A device, a pipe or a link, as /dev/stdout is, is written to and not replaced.
-    """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        path.write_text(text, "utf-8")
-        return
+    """Write a file of a run's folder whole or not at all."""
     draft = path.with_name(path.name + ".tmp")
     draft.write_text(text, "utf-8")
     os.replace(draft, path)
 
 
 def read_records(path: Path) -> list[dict]:
-    """Return the objects in a JSONL file, [] without a file. Raise ValueError for a bad line.
+    """Return the objects in a run's JSONL file, [] without a file.
 
-    A last line that a kill cut is left out. Only newlines end a line. str.splitlines would also
-    split a text at U+2028.
+    A last line that a kill cut is left out: it has no newline. Only newlines end a line.
+    str.splitlines would also split a text at U+2028.
     """
     if not path.exists():
         return []
-    records = []
-    lines = path.read_text("utf-8-sig", "replace").split("\n")
-    for number, line in enumerate(lines, 1):
-        try:
-            if line.strip():
-                records.append(json.loads(line))
-        except ValueError as error:
-            if number < len(lines):
-                raise ValueError(f"{path}, line {number}: not one JSON object ({error})") from error
-    return records
+    *lines, _ = path.read_text("utf-8", "replace").split("\n")
+    try:
+        return list(map(json.loads, lines))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error!r:.200})") from error
 
 
 def read_args(directory: Path) -> dict:
@@ -188,40 +173,29 @@ def read_args(directory: Path) -> dict:
     if not is_run(directory):
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
     try:
-        record = json.loads(path.read_text("utf-8"))
-        record["args"]["num_agents"]
-    except (ValueError, LookupError, TypeError) as error:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
         raise ValueError(f"{path} is damaged ({error!r:.200})") from error
-    return record
 
 
-def make_record(directory: Path | None, args, splits: dict[str, list], scorer) -> dict:
-    """Return args.json of a new run, or of the run in `directory` that goes on with these flags.
+def make_record(earlier: dict, args, splits: dict[str, list], scorer) -> dict:
+    """Return args.json. earlier: that of the run that goes on with these flags, {} for a new run.
 
-    Raise ValueError if the models or the items of the latter were others.
+    The lists hold what every process that trained the run had.
     """
     flags = dataclasses.asdict(args) | {"model": list(map(recorded_name, args.model))}
-    if directory:
-        record = read_args(directory)
-        check_bases(directory, args.model)
-        for split, items in splits.items():
-            check_items(record, split, items)
-        warn_of_other_code(directory)
-        if args.max_steps not in record["max_steps"]:
-            print("with another --max-steps the learning rates and the optimism change from here")
-    else:
-        record = {
-            "versions": {name: version(name) for name in PACKAGES},
-            "bases": {recorded_name(name): fingerprint(name) for name in args.model},
-            "init": [str(fingerprint(folder))[:12] for folder in args.init or ()],
-            "items": {split: digest(items) for split, items in splits.items()},
-            "maximum": scorer.maximum,
-            "unit": "episode" if scorer.per_episode else "turn",  # of the maximum
-            "date": datetime.now().isoformat(timespec="seconds"),  # that chat templates see
-            "max_steps": [],
-            "commands": [],
-            "code": [],  # of every process that trained it
-        }
+    record = earlier or {
+        "versions": {name: version(name) for name in PACKAGES},
+        "bases": {recorded_name(name): fingerprint(name) for name in args.model},
+        "init": [str(fingerprint(folder))[:12] for folder in args.init or ()],
+        "items": {split: digest(items) for split, items in splits.items()},
+        "maximum": scorer.maximum,
+        "unit": "episode" if scorer.per_episode else "turn",  # of the maximum
+        "date": datetime.now().isoformat(timespec="seconds"),  # that chat templates see
+        "max_steps": [],
+        "commands": [],
+        "code": [],
+    }
     for name, new in (
         ("max_steps", args.max_steps),
         ("commands", shlex.join(["python", *sys.argv])),
@@ -253,30 +227,26 @@ def check_items(record: dict, split: str, items: list[dict]) -> None:
 def code_version(flags: dict) -> str:
     """Return the last commit of this code, without pages and tests, and a hash of what differs.
 
-    Uncommitted changes differ, and so do the plug-in files that the flags name.
+    Uncommitted changes differ, and so do the plug-in files that the flags name. Without git there
+    is no commit.
     """
-    changes = _git("diff", "HEAD")
+    answer = subprocess.run(CODE_VERSION, shell=True, cwd=ROOT, capture_output=True)
+    commit, _, changes = answer.stdout.partition(b"\n")
     for name in (flags["task"], flags["reward"]):
         file = Path((name or "").partition(":")[0])
         if file.suffix == ".py" and file.is_file():
             changes += file.read_bytes()
-    commit = _git("log", "-1", "--format=%h", "--abbrev=12").decode().strip() or "no-commit"
-    if changes:
-        commit += f"+{hashlib.sha256(changes).hexdigest()[:12]}"
-    return commit
+    name = commit.decode() or "no-commit"
+    return f"{name}+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else name
 
 
-def _git(*arguments: str) -> bytes:
-    """Return what git says of the code, b"" without git."""
-    command = ["git", *arguments, "--", "*.py", ":!tests"]
-    try:
-        return subprocess.run(command, cwd=ROOT, capture_output=True).stdout
-    except FileNotFoundError:
-        return b""
+def check_run(directory: Path, record: dict, models: list[str]) -> None:
+    """Raise ValueError if a run's agents were trained on other models. Warn of other code.
 
-
-def warn_of_other_code(directory: Path) -> None:
-    record = read_args(directory)
+    record: the run's args.json.
+    """
+    for trained, name in zip(record["args"]["model"], models, strict=True):
+        check_base(record["bases"].get(trained), name, directory)
     now = code_version(record["args"])
     if now not in record["code"]:
         print(
@@ -284,13 +254,6 @@ def warn_of_other_code(directory: Path) -> None:
             f"and this is {now}",
             file=sys.stderr,
         )
-
-
-def check_bases(directory: Path, models: list[str]) -> None:
-    """Raise ValueError if a run's agents were trained on other models than these."""
-    record = read_args(directory)
-    for trained, name in zip(record["args"]["model"], models, strict=True):
-        check_base(record["bases"].get(trained), name, directory)
 
 
 def check_base(trained: str | None, name: str | None, whose: Path) -> None:
@@ -307,35 +270,27 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
 
 
 def cut_back(directory: Path, max_steps: int) -> int:
-    """Drop what a killed run wrote after its last checkpoint, and a line that was cut.
+    """Drop what an unfinished run wrote after its last checkpoint. Return the checkpoint's steps.
 
-    Return the checkpoint's steps, or 0 without one. Raise ValueError if it has more steps than the
-    run may have.
+    Raise ValueError if these are more than the run may have.
     """
     import torch
 
     done = 0
     if path := checkpoint(str(directory)):
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        done = state["global_step"]
+        done = torch.load(path, "cpu", weights_only=True, mmap=True)["global_step"]
     if max_steps < done:
         raise ValueError(f"{directory} has {done} steps: --max-steps {max_steps} is behind it")
     for name in ("metrics.jsonl", "samples.jsonl"):
         path = directory / name
         records = [record for record in read_records(path) if record["step"] < done]
-        write_lines(path, records)
+        write_whole(path, json_lines(records))
+    # A finished run that goes on is unfinished. Its summary was of the end before.
+    (directory / "summary.json").unlink(missing_ok=True)
     return done
 
 
 def read_summary(directory: Path) -> dict:
-    """Return a run's summary.json, {} before its end.
-
-    A finished run that goes on writes its new --max-steps before it trains. Its summary is then of
-    the end before, and is not returned.
-    """
+    """Return a run's summary.json, {} before its end."""
     path = directory / "summary.json"
-    if not path.is_file():
-        return {}
-    summary = json.loads(path.read_text("utf-8"))
-    is_last = summary.get("steps") == read_args(directory)["args"]["max_steps"]
-    return summary if is_last else {}
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
