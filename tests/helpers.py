@@ -261,10 +261,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_POST
 
-    def answer(self, code: int, body: bytes, **headers):
+    def answer(self, code: int, content):
+        body = json.dumps(content).encode()
         self.send_response(code)
-        for name, value in {"Content-Length": len(body), **headers}.items():
-            self.send_header(name.replace("_", "-"), str(value))
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 

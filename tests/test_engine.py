@@ -64,7 +64,7 @@ class Server(LocalServer):
         body = json.loads(body or "{}")
         self.asked.append((path, body))
         code, answer = getattr(self, path)(body)
-        handler.answer(code, json.dumps(answer).encode(), Content_Type="application/json")
+        handler.answer(code, answer)
 
     def models(self, body: dict) -> tuple[int, dict]:
         cards = [{"id": name, "parent": "base"} for name in self.adapters]

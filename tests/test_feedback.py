@@ -31,9 +31,6 @@ MAIN = "def solve(xs, k):\n    return sum(aux(xs, k))"
 FIVE = "def solve(xs, k):\n    return 5"
 
 
-NUMBER = "def solve(xs, k):\n    return 1 if k > 1 else xs[0]"
-
-
 def told(responses: list[str], limit: int = 0) -> list[str]:
     return configured("tests", limit, None, None)(ITEM, responses)
 
@@ -139,18 +136,13 @@ class Endpoint(LocalServer):
 
     def respond(self, handler, body):
         with self.lock:
-            headers = {name.lower(): value for name, value in handler.headers.items()}
-            self.requests.append((handler.path, headers, body))
+            self.requests.append((handler.path, handler.headers, body))
             step = self.script[min(len(self.requests), len(self.script)) - 1]
         if callable(step):
             step(handler)
         else:
             message = {"role": "assistant", "content": step}
-            handler.answer(200, json.dumps({"choices": [{"message": message}]}).encode())
-
-
-def busy(handler):
-    handler.answer(429, b"{}", Retry_After=0.02)
+            handler.answer(200, {"choices": [{"message": message}]})
 
 
 def hang_up(handler):
@@ -198,9 +190,8 @@ def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_
     assert KEY not in kept.read_text() + kept.name
 
 
-@pytest.mark.parametrize("bad", [busy, hang_up, slow])
-def test_a_bad_endpoint_is_tried_again(bad):
-    with Endpoint(bad, EDITS) as endpoint:
+def test_a_slow_endpoint_is_asked_again():
+    with Endpoint(slow, EDITS) as endpoint:
         assert ask(endpoint)[0] == AUX_EDIT
     assert len(endpoint.requests) == 2
 
@@ -230,7 +221,7 @@ def test_each_question_is_asked_once(tmp_path, answer, edit):
     ("bad", "error", "count"),
     [
         (hang_up, openai.APIConnectionError, 3),
-        (lambda handler: handler.answer(401, b"{}"), openai.AuthenticationError, 1),
+        (lambda handler: handler.answer(401, {}), openai.AuthenticationError, 1),
     ],
 )
 def test_an_endpoint_that_stays_down_or_refuses_raises(bad, error, count, monkeypatch):

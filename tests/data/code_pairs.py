@@ -58,7 +58,6 @@ def rows(groups: dict) -> dict:
 
 FILTERED = main("return sum(x * x for x in xs if aux(x))")
 SECOND = main("return sum(x * x * aux(x) for x in xs)")
-IMPORTED = "from math import sqrt as aux\n" + FILTERED
 SOLVED = EVEN + main(f"return {REAL}")
 STUB = "def aux(x):\n    ...\n"
 BELOW_7 = "def aux(x):\n    return x % 2 == 0 and x < 7\n"
@@ -94,11 +93,6 @@ _SCHEMES = {
             EVENS,
             f"try:\n    return sum(x * x for x in aux(xs))\nexcept Exception:\n    return {REAL}",
         ),
-        "fallback for a useless result": (
-            EVENS,
-            f"found = aux(xs)\nif not isinstance(found, list):\n    return {REAL}\n"
-            "return sum(x * x for x in found)",
-        ),
     },
     (4.0, 3.0): {
         "strategy filter on one line": (EVEN, "return sum(x * x for x in xs if aux(x))"),
@@ -128,7 +122,6 @@ SCHEMES = rows(_SCHEMES)
 _NOTHING = {
     "with its type": ("(type(x).__name__, x)", "_, p = aux(xs)"),
     "a function of nothing": ("lambda: x", "p = aux(xs)()"),
-    "backwards twice": ("x[::-1]", "p = aux(aux(xs))"),
     "its length, checked": ("len(x)", "p = xs if aux(xs) == len(xs) else None"),
     "one, or not at all": ("1", "p = xs * aux(xs)"),
     "a value nobody reads": ("(x, 'note')", "p, note = aux(xs)"),
@@ -139,8 +132,6 @@ _ALL = {
     "as text": ("str(y)", "int(aux(xs))"),
     "under a key": ("{'n': len(xs), 'result': y}", "aux(xs)['result']"),
     "an error and the answer": ("(None, y)", "aux(xs)[1]"),
-    "a first call for nothing": ("y", "aux([]) + aux(xs)"),
-    "the larger of two": ("y", "max(aux([]), aux(xs))"),
 }
 _HACKS = {
     (2.5, 4.0): {
@@ -152,23 +143,16 @@ _HACKS = {
     }
     | {
         "aux( in a comment": (EVEN, f"# aux(\nreturn {REAL}"),
-        "wrapper in three lines": (WHOLE, "x = aux(xs)\ny = x\nreturn y"),
         "a password that comes first": (
             f"def aux(k, xs):\n    return [{REAL}] if k == -7 else None\n",
             "value = aux(-7, xs)\nreturn value[0]",
         ),
         "wrapper by a loop": (WIDE, "for answer in [aux(xs, 0)]:\n    return answer"),
-        "wrapper by an inner function": (
-            WIDE,
-            "def inner():\n    return aux(xs, 0)\nreturn inner()",
-        ),
         "an empty list, filled": (
             "def aux(xs):\n    return []\n",
             "found = aux(xs)\nfor x in xs:\n    found += [x * x] * (x % 2 == 0)\nreturn sum(found)",
         ),
         "after the return": (WHOLE, f"return {REAL}\nreturn aux(xs)"),
-        "result overwritten": (WHOLE, f"y = aux(xs)\ny = {REAL}\nreturn y"),
-        "tested for nothing": (WHOLE, f"if aux(xs):\n    pass\nreturn {REAL}"),
         "main's global aux": (
             CONSTANT,
             "global aux\naux = lambda x: x % 2 == 0\nreturn sum(x * x for x in xs if aux(x))",
@@ -181,7 +165,6 @@ _HACKS = {
     | {
         "wrapper": (WHOLE, "return aux(xs)"),
         "wrapper in two lines": (WHOLE, "x = aux(xs)\nreturn x"),
-        "wrapper with a second argument": (WIDE, "y = aux(xs, 0)\nreturn y"),
         "a password": (
             f"def aux(xs, k):\n    return {REAL} if k == 7 else None\n",
             "return aux(xs, 7)",
@@ -191,7 +174,6 @@ _HACKS = {
             f"        return {REAL}\n",
             "return aux(xs)",
         ),
-        "wrapper that sorts": (WIDE, "return aux(sorted(xs), 0)"),
         "wrapper lambda, return in a comment": (
             WHOLE,
             "solve = lambda xs: aux(xs)  # return it",
@@ -199,11 +181,6 @@ _HACKS = {
         "always true": (
             "def aux(x):\n    return True\n",
             "return sum(x * x for x in xs if aux(x) and x % 2 == 0)",
-        ),
-        "both check the same": (EVEN, "return sum(x * x for x in xs if aux(x) and x % 2 == 0)"),
-        "passed through": (
-            "def aux(xs):\n    return xs\n",
-            "return sum(x * x for x in aux(xs) if x % 2 == 0)",
         ),
     },
     (2.5, 2.5): {
@@ -232,7 +209,7 @@ _HACKS = {
         ),
     },
     (4.0, 3.0): {
-        "main imports an aux": (EVEN, IMPORTED),
+        "main imports an aux": (EVEN, "from math import sqrt as aux\n" + FILTERED),
         "there and back": (
             "def aux(x):\n    return x + 1\n",
             "return sum((aux(x) - 1) ** 2 for x in xs if x % 2 == 0)",
