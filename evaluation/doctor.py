@@ -4,7 +4,6 @@ The thresholds are rules of thumb: a sign is a reason to look, not a proof.
 """
 
 from evaluation.runs import read_runs
-from training.terminal import NOTHING
 
 STEPS = 20  # the fewest steps that can be judged
 
@@ -14,7 +13,8 @@ SIGNS = (
     (  # hardly any group has a response with an advantage
         "nothing to learn",
         lambda first, last: last["groups_with_gradient"] < 0.05 and last["return"] < 0.95,
-        NOTHING,
+        "a reward with steps between nothing and all; easier problems; more --num-generations; "
+        "a larger --max-new-tokens, if responses are cut off",
     ),
     (  # an agent's responses shrank to two tokens or fewer, the end of text included
         "silent agent",

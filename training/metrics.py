@@ -12,7 +12,7 @@ import torch
 
 from policies import processes
 from policies.loading import device
-from policies.logprobs import CAP, Row
+from policies.logprobs import CAP, Row, gaps
 from rewards import largest_return, logged
 
 Measures = dict[str, float]  # by their names in metrics.jsonl
@@ -30,7 +30,7 @@ def measure(module) -> Measures:
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
     metrics["groups_with_gradient"] = learning_share(module)
     for turn, turn_nodes in enumerate(module.turns):
-        rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
+        rewards = [node.team_rewards.mean() for node in turn_nodes]
         metrics[f"turn_{turn}/reward"] = np.mean(rewards)
     if module.rollout.episode.turns > 1:
         metrics |= lengths(module.turns)
@@ -116,13 +116,12 @@ def lengths(turns: list[list]) -> Measures:
     """Return an episode's mean number of turns, and how many ended as a prompt did not fit."""
     mean_turns = 0.0
     too_long = 0
-    possible = len(turns[0])  # joint responses at a turn, if no episode had ended
+    possible = len(turns[0])  # nodes of a turn, if no episode had ended
     for nodes in turns:
+        mean_turns += len(nodes) / possible
         possible *= nodes[0].samples
-        mean_turns += sum(node.samples for node in nodes) / possible
-        for node in nodes:
-            for item, child in zip(node.next_items, node.children, strict=True):
-                too_long += item is not None and child is None
+        for node in nodes:  # an episode that its task ended has no next item
+            too_long += node.children.count(None) - node.next_items.count(None)
     return {"mean_turns": mean_turns, "too_long": too_long}
 
 
@@ -152,12 +151,13 @@ def logp_differences(module) -> Measures:
 
     They are those of all processes' rows, 0 without any.
     """
-    own = [row.scored.cpu().double() - torch.DoubleTensor(row.logps) for row in module.learned]
-    gaps = torch.cat([*itertools.chain(*processes.gather(own))] or [torch.zeros(1)])
-    sizes = gaps.abs()
+    differences = torch.cat(processes.gather(gaps(module.learned))).double()
+    if not len(differences):
+        differences = torch.zeros(1)
+    sizes = differences.abs()
     metrics: dict = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
     if module.team.engine:
-        metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().mean()
+        metrics["ratio/clipped"] = (differences > math.log(CAP)).double().mean()
     return metrics
 
 
@@ -180,17 +180,16 @@ def divergences(module, nodes: list) -> Measures:
 
     It reads an agent's first response at its first nodes, so that the pass has few rows.
     """
-    rows = []
-    for agent in range(module.team.size):
-        spoken = [node for node in nodes if node.prompts[agent]]
-        for node in spoken[:KL_PROBLEMS]:
+    rows = defaultdict(list)  # by agent
+    for agent, node in itertools.product(range(module.team.size), nodes):
+        prompt = node.prompts[agent]
+        if prompt and len(rows[agent]) < KL_PROBLEMS:
             first = node.responses[agent][0]
-            prompt = node.prompts[agent]
-            problem = node.problem
-            rows.append(Row(agent, prompt, first.tokens, problem=problem, logps=first.logps))
-    module.team.score(rows, module.sampling, frozen=True)
-    estimates = defaultdict(list)  # by agent
-    for row in rows:
-        ratio = row.scored - row.scored.new_tensor(row.logps)
-        estimates[row.agent].append(ratio.exp() - 1 - ratio)
-    return {f"kl/{agent}": float(torch.cat(k3).mean()) for agent, k3 in estimates.items()}
+            row = Row(agent, prompt, first.tokens, problem=node.problem, logps=first.logps)
+            rows[agent].append(row)
+    module.team.score([*itertools.chain(*rows.values())], module.sampling, frozen=True)
+    metrics: dict = {}
+    for agent, agent_rows in rows.items():
+        ratio = gaps(agent_rows)
+        metrics[f"kl/{agent}"] = (ratio.exp() - 1 - ratio).mean()
+    return metrics

@@ -11,7 +11,6 @@ import os
 import shlex
 import shutil
 import signal
-import sys
 import textwrap
 import time
 from collections import Counter
@@ -24,15 +23,11 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from magrpo import MAGRPO
-from policies import processes
 from policies.loading import save_agent
 from training.held_out import episode, evaluate, sample_record, shown
 from training.metrics import measure, memory_gib
 from training.report import model_card
 from training.run_folder import CHECKPOINT, json_lines, json_text, write_whole
-from training.terminal import NOTHING, SOLVED
-
-FLAT = 10  # steps in a row without anything to learn, after which a run warns
 
 
 class Stopped(BaseException):
@@ -80,12 +75,11 @@ def make_logger(record: dict, directory: Path, kept: int):
     record: of args.json. kept: the steps of a resumed run.
     """
     flags = record["args"]
-    name = flags["logger"]
-    if name == "tensorboard":
+    if flags["logger"] == "tensorboard":
         logger = TensorBoardLogger(directory, "", "", default_hp_metric=False, purge_step=kept)
         logger.log_hyperparams(flags)  # its hparams.yaml
         return logger
-    if name == "wandb":  # a resumed run goes on with the run of its name and date
+    if flags["logger"] == "wandb":  # a resumed run goes on with the run of its name and date
         number = f"{directory.name}-{record['date']}".replace(":", "-")
         return WandbLogger(directory.name, directory, number, project="magrpo", config=flags)
     return False
@@ -105,7 +99,7 @@ class CheckpointFile(TorchCheckpointIO):
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(draft, path)
+            draft.replace(path)
         except (OSError, RuntimeError) as error:  # torch has a RuntimeError for a full disk
             draft.unlink(missing_ok=True)
             raise OSError(f"cannot save {path} ({error}): is the disk full?") from error
@@ -128,9 +122,8 @@ class Recorder(L.Callback):
         # The measures before and after, and a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "example")}
         self.start = time.perf_counter()  # as if earlier processes of this run had ended just then
-        self.recorded = self.saved  # steps whose metrics and samples are on disk
+        self.recorded = 0  # steps whose metrics and samples are on disk
         self.schemes = []  # names of the ways of dividing the work that were seen
-        self.flat = 0  # the latest steps in which no response had an advantage
 
     def state_dict(self):
         return {
@@ -145,13 +138,12 @@ class Recorder(L.Callback):
 
     def on_train_start(self, trainer, module):
         module.rollout.interruptible = Signals().end_rollouts
-        self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
-        module.team.set_date(trainer.strategy.broadcast(self.record["date"]))
         items = self.record["items"]
-        if any(other != items for other in processes.gather(items)):
-            error = ValueError("items() has to return the same list in every process")
-            error.everywhere = True
-            raise error
+        # The first process named the folder, and its record is the run's.
+        self.directory, self.record = trainer.strategy.broadcast((self.directory, self.record))
+        if items != self.record["items"]:
+            raise ValueError("items() has to return the same list in every process")
+        module.team.set_date(self.record["date"])
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
         self.recorded = module.global_step
         self.saved = module.global_step
@@ -181,21 +173,15 @@ class Recorder(L.Callback):
             self.save(trainer, module)
 
     def tell(self, task, done: int, metrics: dict) -> None:
-        """Print a step as a line. Warn after FLAT steps in a row that had nothing to learn from."""
+        """Print a step as a line. It says so if no response had an advantage."""
         shown = f"return {metrics['return']:.3f} of 1"
         for name in task.measures.values():
             if name.startswith("metric/") and name in metrics:  # pass, coop
                 shown += f", {name.removeprefix('metric/')} {metrics[name]:.2f}"
+        if not metrics["groups_with_gradient"]:
+            shown += ", nothing to learn from: no response had an advantage (docs/metrics.md)"
         took = f"{metrics['seconds/step']:.1f} s"
         print(f"step {done} of {self.flags['max_steps']}: {shown} ({took})", flush=True)
-        self.flat = 0 if metrics["groups_with_gradient"] else self.flat + 1
-        if self.flat == FLAT:
-            advice = SOLVED if metrics["return"] >= 0.95 else NOTHING
-            print(
-                f"warning: {FLAT} steps taught nothing: no response had an advantage "
-                f"({shown}). Try {advice}; --dry-run shows an example",
-                file=sys.stderr,
-            )
 
     def on_train_end(self, trainer, module):
         self.test(trainer, module, "after")

@@ -9,12 +9,6 @@ import warnings
 
 from training.flags import Parser
 
-# What to try where nothing can be learned: no response has an advantage.
-NOTHING = (
-    "a reward with steps between nothing and all; easier problems; more --num-generations; "
-    "a larger --max-new-tokens, if responses are cut off"
-)
-SOLVED = "harder problems, or stop here: all joint responses earn the maximum, or nearly"
 FOUND = (ValueError, RuntimeError, FloatingPointError, ModuleNotFoundError)
 OURS = {
     *("__main__", "train", "eval", "magrpo", "tasks", "rewards"),
