@@ -76,9 +76,9 @@ def parser(command: str = "table") -> Parser:
     match command:
         case "table":
             add("--run", nargs="+", help="runs to evaluate (the newest one)")
-            add("--limit", type=SIZE, default=100, help="number of problems; 0: all")
+            add("--limit", type=SIZE, default=100, help="number of problems; 0: all (%(default)s)")
             samples = top.add_mutually_exclusive_group()
-            text = "number of sampled joint responses per problem"
+            text = "number of sampled joint responses per problem (%(default)s)"
             samples.add_argument("--num-samples", type=COUNT, default=15, help=text)
             text = "the likeliest token each time, and no sampling (both)"
             samples.add_argument("--greedy", action="store_true", help=text)
@@ -89,10 +89,10 @@ def parser(command: str = "table") -> Parser:
             add("text", help="problem in words, or an item of the task as JSON")
             add("--run", nargs=1, help="run that answers (the newest one)")
         case "show":
-            add("limit", type=COUNT, nargs="?", default=3, help="number of problems")
+            add("limit", type=COUNT, nargs="?", default=3, help="number of problems (%(default)s)")
             add("--run", nargs=1, help="run to show (the newest one)")
         case "list":
-            add("runs", nargs="*", default=["runs"], help="runs, or folders of runs")
+            add("runs", nargs="*", default=["runs"], help="runs, or folders of runs (%(default)s)")
         case "compare":
             add("runs", nargs="+", help="runs: the seeds of the groups to compare")
             add("--by", nargs="+", help="flags that tell groups apart; commit: their code")
@@ -108,10 +108,11 @@ def parser(command: str = "table") -> Parser:
             add("run", help="run to examine")
     if command in ("table", "show"):
         add("--method", nargs="+", help="methods of the table, listed below (all that apply)")
-        add("--split", default="test", choices=("dev", "test"), help="problems that are played")
+        text = "problems that are played (%(default)s)"
+        add("--split", default="test", choices=("dev", "test"), help=text)
         add("--single-model", type=located, help="language model of method single (the team's)")
     if command in ("table", "show", "ask"):
-        add("--seed", type=SIZE, default=0, help="seed of every random draw")
+        add("--seed", type=SIZE, default=0, help="seed of every random draw (%(default)s)")
         group = top.add_argument_group("in place of the run's")
         for field in dataclasses.fields(train.Args):
             if field.name in (*REPLACE, "engine", "device"):

@@ -10,7 +10,6 @@ A value in brackets is the default. --dry-run shows one batch of any command and
 """
 
 import contextlib
-import importlib.util
 import itertools
 import os
 import sys
@@ -309,8 +308,8 @@ def prepare(args: Args):
 
     Returns the task, the reward, and the problems by split. Fills in the agents' folders of --init.
     """
-    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
-        raise ValueError("--logger wandb: pip install wandb")
+    if args.logger == "wandb":
+        import wandb  # noqa: F401  (an error before the models are loaded)
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task)
     if hasattr(reward, "questions") and not args.lora_rank:
@@ -413,7 +412,7 @@ def train(args: Args) -> None:
         from training.report import describe, dry_run, report
 
         module, held_out = build(args, prepared)
-        print(describe(module, held_out, args.task, args.init, args.processes), flush=True)
+        print(describe(module, args.init), flush=True)
         if args.dry_run:
             return dry_run(module)
         *_, splits = prepared

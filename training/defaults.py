@@ -6,8 +6,7 @@
 import json
 from pathlib import Path
 
-from policies import model_names
-from policies.model_names import located
+from policies.model_names import EMBEDDED, located
 from training.flags import conflict, each
 from training.plugins import task_class
 
@@ -22,9 +21,9 @@ def resolve(args) -> None:
         if callable(model):
             model = model(args.num_agents)
         args.model = [located(str(model or "tiny"))]
-    args.model = each(args.model, args.num_agents)
+    args.model = each("--model", args.model, args.num_agents)
     rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]
-    args.lr = each(rates, args.num_agents)
+    args.lr = each("--lr", rates, args.num_agents)
     args.template_arg = dict(args.template_arg or ())
     args.task_arg = dict(args.task_arg or ())
     args.freeze = sorted(set(args.freeze or ()))
@@ -56,15 +55,11 @@ def resolve_bits(args) -> None:
     if args.bits is not None:
         return
     args.bits = 32
-    if args.lora_rank == 0 or all(map(is_embedded, args.model)):
+    embedded = [Path(name).resolve().is_relative_to(EMBEDDED) for name in args.model]
+    if args.lora_rank == 0 or all(embedded):
         return
     from policies.loading import device, has_bf16
 
     place = device()
     if place.type != "cpu" and has_bf16(place):
         args.bits = 16
-
-
-def is_embedded(name: str) -> bool:
-    """Return whether a model is one of those in tiny/."""
-    return Path(name).resolve().is_relative_to(model_names.EMBEDDED)

@@ -6,9 +6,6 @@ import dataclasses
 import json
 import math
 import shlex
-from typing import Any, TypeVar
-
-Options = TypeVar("Options", bound=Any)
 
 
 def named(known) -> str:
@@ -37,25 +34,20 @@ def assignments(text: str):
     return optional(text, assignment, nargs="+", metavar="NAME=VALUE")
 
 
-def part_of(args: object, options: type[Options]) -> Options:
+def part_of(args: object, options: type):
     """Return the fields of a smaller dataclass with the values that they have in `args`."""
     values = {field.name: getattr(args, field.name) for field in dataclasses.fields(options)}
     return options(**values)
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Help with a line for each flag: its value (N is a number) and its default in brackets."""
+    """Help with a line for each flag. N is a number."""
 
     def __init__(self, prog):
         super().__init__(prog, max_help_position=34, width=110)
 
     def _get_default_metavar_for_optional(self, action):
         return "NAME" if action.type is None else "N"
-
-    def _get_help_string(self, action):
-        if any(action.default is value for value in (None, False, argparse.SUPPRESS)):
-            return action.help
-        return f"{action.help} (%(default)s)"
 
 
 class Parser(argparse.ArgumentParser):
@@ -104,10 +96,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_field(group, field: dataclasses.Field, default) -> None:
-    """Add the flag of a dataclass's field to a group of a parser."""
+    """Add the flag of a dataclass's field to a group of a parser. Its help names the default."""
     options = dict(field.metadata)
     if isinstance(field.default, bool):
         options["action"] = argparse.BooleanOptionalAction  # --no-... undoes a flag file's
+    elif default is not None:
+        options["help"] += " (%(default)s)"
     group.add_argument("--" + field.name.replace("_", "-"), default=default, **options)
 
 
@@ -144,8 +138,10 @@ def at_least(number, low, high=math.inf, words=()):
     return parse
 
 
-def each(values: list, agents: int) -> list:
-    """Return a value for each agent. A single value is for all of them."""
+def each(name: str, values: list, agents: int) -> list:
+    """Return the value of a flag for each agent. A single value is for all of them."""
+    if len(values) not in (1, agents):
+        raise ValueError(f"{name} names {len(values)} for {agents} agents: give one, or each")
     return values * agents if len(values) == 1 else values
 
 
@@ -153,9 +149,6 @@ def conflict(args) -> str:
     """Return why these resolved flags of train.py do not go together, or ""."""
     agents = args.num_agents
     frozen = {*args.freeze}
-    for flag, values in (("model", args.model), ("init", args.init or []), ("lr", args.lr)):
-        if len(values) not in (0, 1, agents):
-            return f"--{flag} names {len(values)} for {agents} agents: give one, or each"
     if not frozen < {*range(agents)}:
         return f"--freeze: the agents are 0 to {agents - 1}, and one has to learn"
     policies = {(args.model[i], args.lr[i], i in frozen) for i in range(agents)}

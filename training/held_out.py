@@ -34,19 +34,13 @@ def play(
     lines = Play(max(samples, 1), joints=1, chain=True)
     # A CPU plays as many problems at once as its caches hold.
     step = (100 if torch.cuda.is_available() else 10) * processes.place()[1]
-    with progress(f"{title}, {way}", len(items)) as bar:
-        for start in range(0, len(items), step):
-            part = items[start : start + step]
-            played_turns = processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines)
-            turns = [a + b for a, b in itertools.zip_longest(turns, played_turns, fillvalue=[])]
-            bar.update(len(part))
+    starts = range(0, len(items), step)
+    hidden = processes.place()[0] > 0 or None  # None: where this is not a terminal
+    for start in tqdm(starts, f"{title}, {way}", leave=False, disable=hidden):
+        part = items[start : start + step]
+        played_turns = processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines)
+        turns = [a + b for a, b in itertools.zip_longest(turns, played_turns, fillvalue=[])]
     return turns
-
-
-def progress(title: str, count: int) -> tqdm:
-    """Return a bar over so many problems, which the first process shows on a terminal."""
-    hidden = True if processes.place()[0] else None  # None: where this is not a terminal
-    return tqdm(desc=title, total=count, unit="problem", leave=False, disable=hidden)
 
 
 def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, list[Node]]:

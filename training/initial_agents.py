@@ -25,7 +25,7 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     names: the values of --init, one or one per agent.
     """
     folders = []
-    for agent, name in enumerate(each(names, len(team.model))):
+    for agent, name in enumerate(each("--init", names, len(team.model))):
         folder = find_run(name)
         if (folder / "agents").is_dir():
             own = folder / "agents" / str(agent)

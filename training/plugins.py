@@ -26,9 +26,9 @@ def plug_in(name: str) -> str:
 
     So a run finds its plug-ins from every folder, also in another clone.
     """
-    path, colon, attribute = not_empty(name).partition(":")
+    path, _, attribute = not_empty(name).partition(":")
     file = Path(path).resolve()
-    if not (colon and file.is_file()):
+    if file.suffix != ".py" or not file.is_file():
         return name
     if file.is_relative_to(ROOT):
         file = file.relative_to(ROOT)
@@ -50,7 +50,7 @@ def resolve(name: str, known: dict[str, str], noun: str):
             f"cannot load the {noun} {name!r}, as file.py:Name or dotted.path: {error}"
         ) from error
     if not hasattr(module, attribute):
-        raise ValueError(f"{path} has no {noun} {attribute}")
+        raise ValueError(f"{path} has no {noun} {attribute!r}: give the name of one, {path}:Name")
     return getattr(module, attribute)
 
 
@@ -95,6 +95,7 @@ def make_task(options: TaskOptions) -> Task:
                 f"{name} makes its own problems: it takes no --data (a class that reads a file "
                 "has takes_data = True)"
             )
+        Path(options.data).stat()  # an error without a file
         arguments["data"] = options.data
     if options.feedback:
         if options.feedback not in cls.modes:
@@ -105,15 +106,12 @@ def make_task(options: TaskOptions) -> Task:
         arguments["feedback"] = options.feedback
     signature = inspect.signature(cls)
     try:
-        bound = signature.bind(**arguments, **options.task_arg)
+        signature.bind(**arguments, **options.task_arg)
     except TypeError as error:
         raise ValueError(
             f"--task-arg: {name} {error}; it takes: {', '.join(signature.parameters)}"
         ) from error
-    try:
-        task = cls(*bound.args, **bound.kwargs)
-    except ValueError as error:  # it refuses a value of a flag
-        raise ValueError(f"{name}: {error}") from error
+    task = cls(**arguments, **options.task_arg)
     task.reward = options.reward or task.reward
     return task
 

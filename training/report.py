@@ -18,7 +18,7 @@ CARD = """\
 library_name: {library}
 tags: [magrpo]
 {hub}---
-# Agent {agent} of {agents}, trained on task {task}
+# Agent {agent} of {num_agents}, trained on task {task}
 
 MAGRPO (arXiv 2508.04652) trained this agent from `{base}` with its team, with reward `{reward}` for
 all of them. Its return on held-out problems, as a share of the maximum, was {before} before and
@@ -38,20 +38,13 @@ continue:  python train.py --resume {run} --max-steps {steps}
            (the schedule of the learning rate is then twice as long)"""
 
 
-def describe(module, held_out: dict, task: str, init: list[str] | None, processes: int = 1) -> str:
-    """Return what is trained, on what and where. Warn of what a user may not have meant.
-
-    task and init: the flags. Each of the processes plays a batch at a step.
-    """
+def describe(module, init: list[str] | None) -> str:
+    """Return what is trained, on what and where. init: the flag."""
     options = module.algorithm
-    batch = options.batch_size * processes  # problems of a step
-    rates = " ".join(f"{rate:g}" for rate in dict.fromkeys(options.lr))
-    splits = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items())
+    task = module.rollout.task
     lines = [
-        f"task:    {task}, reward {module.rollout.task.reward}; "
-        f"problems: {len(module.problems)}; held out: {splits or 'none'}",
-        f"plan:    steps: {options.max_steps}; problems a step: {batch}; "
-        f"samples an agent: {options.num_generations}; lr {rates}",
+        f"task {type(task).__name__}, reward {task.reward}; problems: {len(module.problems)}",
+        f"lr {options.lr}; device {device()}; torch threads: {torch.get_num_threads()}",
     ]
     for number, base in enumerate(module.team.bases):
         lines.append(f"base {number}: {describe_base(base, module)}")
@@ -63,8 +56,6 @@ def describe(module, held_out: dict, task: str, init: list[str] | None, processe
         if init:
             line += f", from {init[agent]}"
         lines.append(line)
-    lines.append(f"policies: {len(module.team.policies())}")
-    lines.append(f"device:  {device()}; torch threads: {torch.get_num_threads()}")
     return "\n".join(lines)
 
 
@@ -87,8 +78,10 @@ def dry_run(module) -> None:
     module.set_advantages()
     for turn, nodes in enumerate(module.turns):
         rewards = torch.cat([node.team_rewards for node in nodes])
-        earned = f"mean reward {rewards.mean():.3f} of {module.rollout.reward.maximum:g}"
-        print(f"\nturn {turn}: {len(rewards)} joint responses, {earned}. One of them:")
+        print(
+            f"\nturn {turn}: {len(rewards)} joint responses, mean reward {rewards.mean():.3f} "
+            f"of {module.rollout.reward.maximum:g}. One of them:"
+        )
         print(shown(sample_record(nodes[0], 0)))
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
     rows = module.rows()
@@ -108,22 +101,19 @@ def model_card(record: dict, agent: int, reward: str, summary: dict) -> str:
     """Return the README.md of a trained agent, for the hub. record: of args.json."""
     flags = record["args"]
     base = flags["model"][agent]
-    figures = {}
+    values = flags | {
+        "library": "peft" if flags["lora_rank"] else "transformers",
+        "hub": "" if Path(located(base)).exists() else f"base_model: {base}\n",
+        "agent": agent,
+        "base": base,
+        "reward": reward,
+        "commit": ", then ".join(record["code"]),
+        "commands": "\n    ".join(record["commands"]),
+    }
     for when in ("before", "after"):
         measured = summary[when]
-        figures[when] = f"{measured['return']:.3f}" if measured else "not measured"
-    return CARD.format(
-        library="peft" if flags["lora_rank"] else "transformers",
-        hub="" if Path(located(base)).exists() else f"base_model: {base}\n",
-        agent=agent,
-        agents=flags["num_agents"],
-        task=flags["task"],
-        base=base,
-        reward=reward,
-        commit=", then ".join(record["code"]),
-        commands="\n    ".join(record["commands"]),
-        **figures,
-    )
+        values[when] = f"{measured['return']:.3f}" if measured else "not measured"
+    return CARD.format(**values)
 
 
 def report(directory: Path) -> str:

@@ -41,12 +41,24 @@ class Scorer:
         distinct = dict(zip(keys, joints, strict=True))
         calls = list(distinct.values())
         if self.questions:
-            calls = self.answered(calls)
+            self.ask(calls)
         scores = dict(zip(distinct, self.run("the reward", self.score, calls), strict=True))
         return [scores[key] for key in keys]
 
-    def score(self, item: dict, texts: list[str], *answers) -> Parts:
+    def ask(self, calls: list[tuple]) -> None:
+        """Let the base answer the questions of these calls, each distinct one once."""
+        from policies.judging import likelihoods  # here, so that --help stays fast
+
+        questions = dict.fromkeys(itertools.chain(*itertools.starmap(self.questions, calls)))
+        answers = likelihoods(self.base, list(questions), self.chat)
+        self.answers = dict(zip(questions, answers, strict=True))
+
+    def score(self, item: dict, texts: list[str]) -> Parts:
         """Return the parts of the reward. ValueError: they break its contract (rewards.py)."""
+        answers = []
+        if self.questions:
+            questions = self.questions(item, texts)
+            answers = [[self.answers[question] for question in questions]]
         value = self.reward(item, texts, *answers)
         parts = value if isinstance(value, dict) else {"reward": value}
         agents = len(texts)
@@ -66,24 +78,12 @@ class Scorer:
             problem = "which is neither a number nor a dict of numbers"
         raise ValueError(f"the reward returned {value!r}, {problem}")
 
-    def answered(self, calls: list[tuple]) -> list[tuple]:
-        """Return the calls with the answers to their questions. Each distinct one is asked once."""
-        from policies.judging import likelihoods  # here, so that --help stays fast
-
-        asked = [self.questions(*call) for call in calls]
-        distinct = list(dict.fromkeys(itertools.chain(*asked)))
-        answers = dict(zip(distinct, likelihoods(self.base, distinct, self.chat), strict=True))
-        answered = []
-        for call, questions in zip(calls, asked, strict=True):
-            answered.append((*call, [answers[question] for question in questions]))
-        return answered
-
     def outcomes(self, task, calls: list[tuple]) -> list[tuple[dict | None, list[str]]]:
         """Return the next item and the feedback that a task has for each (item, texts)."""
         return self.run("the task", functools.partial(_outcome, task), calls)
 
     def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
-        """Return function(item, texts, ...) of each call. An error's note has what was given.
+        """Return function(item, texts) of each call. An error's note has what was given.
 
         A call that hangs does not keep the process: the pool's threads end with it. After an error
         the calls that have not begun are not made.
@@ -91,7 +91,7 @@ class Scorer:
         answers = []
         with ThreadPool(THREADS) as pool:
             results = pool.imap(functools.partial(_answer, function), calls)
-            for item, texts, *_ in calls:
+            for item, texts in calls:
                 try:
                     answers.append(results.next(LIMIT))
                 except Exception as error:

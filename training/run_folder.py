@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -82,8 +81,7 @@ def is_run(directory: Path) -> bool:
 def check_place(run: str) -> None:
     """Raise ValueError if the folder of --run holds other files."""
     path = run_path(run)
-    # A run that was stopped at once left its lock.
-    if path.exists() and os.listdir(path) not in ([], ["lock"]):
+    if {*path.glob("*")} - {path / "lock"}:  # a run that was stopped at once left its lock
         raise ValueError(f"{path} holds other files: choose another --run")
 
 
@@ -102,21 +100,21 @@ def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
             return path
 
 
-@contextlib.contextmanager
 def lock_run_folder(directory: Path):
-    """Hold a run's lock until the process ends. Raise ValueError if another process holds it."""
-    with (directory / "lock").open("a", encoding="utf-8") as file:
-        if not take_lock(file, fcntl.LOCK_EX):
-            raise ValueError(
-                f"another process is at work on {directory}: wait for its end, or stop it"
-            )
-        yield
+    """Return the file that holds a run's lock while it is open.
+
+    Raise ValueError if another process holds it.
+    """
+    file = (directory / "lock").open("a", encoding="utf-8")
+    if not take_lock(file):
+        raise ValueError(f"another process is at work on {directory}: wait for its end, or stop it")
+    return file
 
 
-def take_lock(file, kind: int) -> bool:
+def take_lock(file) -> bool:
     """Lock an open file. Return whether no other process holds its lock."""
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks, as on some clusters
@@ -127,7 +125,7 @@ def take_lock(file, kind: int) -> bool:
 def state(directory: Path) -> str:
     """Return whether a run is "running", "finished" or "unfinished"."""
     with contextlib.suppress(FileNotFoundError), (directory / "lock").open("rb") as file:
-        if not take_lock(file, fcntl.LOCK_SH):
+        if not take_lock(file):
             return "running"
     return "finished" if read_summary(directory) else "unfinished"
 
@@ -146,7 +144,7 @@ def write_whole(path: Path, text: str) -> None:
     """Write a file of a run's folder whole or not at all."""
     draft = path.with_name(path.name + ".tmp")
     draft.write_text(text, "utf-8")
-    os.replace(draft, path)
+    draft.replace(path)
 
 
 def read_records(path: Path) -> list[dict]:
