@@ -34,6 +34,7 @@ import dataclasses
 import itertools
 import json
 import os
+import signal
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ from training import run_folder
 from training.defaults import resolve
 from training.flags import Parser, add_field, part_of
 from training.plugins import TaskOptions, check_prompts, find_reward, make_task
-from training.terminal import drop_output, fail, printable, quiet, quit_on_signals
+from training.terminal import drop_output, fail, printable, quiet
 
 # The flags of train.py that replace a run's where they are given.
 REPLACE = (
@@ -228,12 +229,15 @@ def play_run(
     args: Namespace, run: Path | None, flags: train.Args, chosen: list[str], items: list[dict]
 ) -> Iterator[tuple[str, list[dict], dict]]:
     """Yield each chosen method of a run: its name in the table, its records and its speed."""
+    from tqdm import tqdm
+
     from evaluation.players import Player, alone, methods
 
     player = Player(flags, run)
     scorer = player.scorer
     check_prompts(player.rollout(), items)
-    for name, (trained, kind) in methods(flags, run is not None).items():
+    bar = tqdm(methods(flags, run is not None).items(), leave=False, disable=None)
+    for name, (trained, kind) in bar:
         if name not in chosen:
             continue
         label = prefix(args, run) + name
@@ -365,5 +369,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    quit_on_signals("eval.py")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends without a traceback
     main(sys.argv[1:])

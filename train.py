@@ -12,6 +12,7 @@ A value in brackets is the default. --dry-run shows one batch of any command and
 import contextlib
 import itertools
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,8 @@ from pathlib import Path
 from policies.model_names import DEVICE, TeamOptions, find_model, located
 from rewards import REWARDS
 from tasks import DEFAULT, TASKS
-from training import initial_agents, run_folder
-from training.defaults import resolve, resolve_bits
+from training import run_folder
+from training.defaults import agent_folders, resolve, resolve_bits
 from training.flags import (
     Parser,
     assignments,
@@ -31,7 +32,7 @@ from training.flags import (
     part_of,
 )
 from training.plugins import TaskOptions, check_prompts, find_reward, make_task, plug_in
-from training.terminal import drop_output, fail, is_first, quiet, quit_on_signals
+from training.terminal import drop_output, fail, is_first, quiet
 
 COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
@@ -259,9 +260,9 @@ def parse(argv: list[str]) -> Args:
     resolve(args)
     if args.temperature == 0:
         raise ValueError("--temperature 0 trains nothing: all samples of a group are the same")
+    if args.init and not args.resume:
+        args.init = agent_folders(args.init, part_of(args, TeamOptions))
     if directory:
-        if args.init and not args.resume:
-            args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
         check_same(args, directory, may_change)
         args.resume = str(directory)
     return args
@@ -306,7 +307,7 @@ def recorded_flags(directory: Path) -> dict:
 def prepare(args: Args):
     """Find and check what the flags name, in a moment, before torch is imported.
 
-    Returns the task, the reward, and the problems by split. Fills in the agents' folders of --init.
+    Returns the task, the reward, and the problems by split.
     """
     if args.logger == "wandb":
         import wandb  # noqa: F401  (an error before the models are loaded)
@@ -318,8 +319,6 @@ def prepare(args: Args):
         )
     for name in args.model:
         find_model(name)
-    if args.init and not args.resume:
-        args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
     splits = {split: task.items(split) for split in ("train", "dev", "test")}
     needed = {"train": True, "test": args.eval_limit is not None, "dev": args.eval_every}
     for split, items in splits.items():
@@ -482,5 +481,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    quit_on_signals("train.py")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends without a traceback
     main(sys.argv[1:])

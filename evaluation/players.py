@@ -205,7 +205,7 @@ class Player:
         self, method: str, rollout: Rollout, items: list[dict], seed: int, samples: int
     ) -> list[dict]:
         """Return a record per problem and joint response. samples 0: one greedy response."""
-        turns = play(rollout, items, seed, samples, self.sampling, method)
+        turns = play(rollout, items, seed, samples, self.sampling)
         records = []
         for number, root in enumerate(turns[0]):
             for sample in range(root.samples):
@@ -236,12 +236,12 @@ class Player:
 
     def speed(self, rollout: Rollout, items: list[dict], seed: int) -> dict:
         """Return the latency as a user of one problem at a time meets it, and tokens a second."""
-        play(rollout, items[:1], seed, 1, self.sampling, "warm-up")
+        play(rollout, items[:1], seed, 1, self.sampling)
         seconds = []
         tokens = 0
         for item in items[:TIMED]:
             rollout.seconds.clear()
-            turns = play(rollout, [item], seed, 1, self.sampling, "latency")
+            turns = play(rollout, [item], seed, 1, self.sampling)
             seconds.append(rollout.seconds["rollout"])
             tokens += sampled_tokens(itertools.chain(*turns))
         measures = {"latency_s": fmean(seconds), "tokens_per_s": tokens / sum(seconds)}

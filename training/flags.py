@@ -40,16 +40,6 @@ def part_of(args: object, options: type):
     return options(**values)
 
 
-class Help(argparse.RawDescriptionHelpFormatter):
-    """Help with a line for each flag. N is a number."""
-
-    def __init__(self, prog):
-        super().__init__(prog, max_help_position=34, width=110)
-
-    def _get_default_metavar_for_optional(self, action):
-        return "NAME" if action.type is None else "N"
-
-
 class Parser(argparse.ArgumentParser):
     """argparse with one-line errors and flag files with comments. No flag takes an empty text.
 
@@ -63,7 +53,7 @@ class Parser(argparse.ArgumentParser):
             f"python {prog} [@FILE] [flags]",
             description,
             epilog,
-            formatter_class=Help,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             fromfile_prefix_chars="@",
             allow_abbrev=False,
         )

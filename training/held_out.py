@@ -5,9 +5,6 @@ import math
 import statistics
 from collections.abc import Iterator
 
-import torch
-from tqdm import tqdm
-
 from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
 from policies.codec import as_text
@@ -20,37 +17,27 @@ EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the gr
 
 
 def play(
-    rollout: Rollout, items: list[dict], seed: int, samples: int, sampling: Sampling, title: str
+    rollout: Rollout, items: list[dict], seed: int, samples: int, sampling: Sampling
 ) -> list[list[Node]]:
     """Return the nodes of each turn of all items. samples 0: one greedy response.
 
     Held-out problems are played without the tree: one joint response opens one next turn. The
     random numbers depend only on the seed and the problem's number. So two teams get the same ones.
     """
-    turns = []
-    way = "sampled" if samples else "greedy"
     if not samples:
         sampling = sampling.greedy()
     lines = Play(max(samples, 1), joints=1, chain=True)
-    # A CPU plays as many problems at once as its caches hold.
-    step = (100 if torch.cuda.is_available() else 10) * processes.place()[1]
-    starts = range(0, len(items), step)
-    hidden = processes.place()[0] > 0 or None  # None: where this is not a terminal
-    for start in tqdm(starts, f"{title}, {way}", leave=False, disable=hidden):
-        part = items[start : start + step]
-        played_turns = processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines)
-        turns = [a + b for a, b in itertools.zip_longest(turns, played_turns, fillvalue=[])]
-    return turns
+    return processes.play(rollout, items, (seed, EVAL, 0, 0), sampling, lines)
 
 
-def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, list[Node]]:
+def evaluate(module: MAGRPO, items: list[dict]) -> tuple[dict, list[Node]]:
     """Play items sampled and greedily.
 
     Returns the measures, and the first nodes of the greedy rollout.
     """
     measures = {}
     for prefix, samples in (("", EVAL_SAMPLES), ("greedy/", 0)):
-        turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling, title)
+        turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling)
         returns = problem_returns(turns, module.rollout)
         deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
         measures[f"{prefix}return"] = statistics.fmean(returns)

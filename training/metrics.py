@@ -23,12 +23,9 @@ def measure(module) -> Measures:
     """Return the metrics of the step that `module` has just made."""
     nodes = list(itertools.chain(*module.turns))
     scores = itertools.chain(*(node.parts for node in nodes))
-    spreads = reward_spreads(module)
     metrics: dict = {"return": np.mean(problem_returns(module.turns, module.rollout))}
     metrics |= mean_parts(list(filter(None, scores)))
-    metrics["reward_std"] = spreads.mean()
-    metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
-    metrics["groups_with_gradient"] = learning_share(module)
+    metrics |= group_measures(module)
     for turn, turn_nodes in enumerate(module.turns):
         rewards = [node.team_rewards.mean() for node in turn_nodes]
         metrics[f"turn_{turn}/reward"] = np.mean(rewards)
@@ -83,33 +80,28 @@ def memory_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
-def reward_spreads(module) -> torch.Tensor:
-    """Return the standard deviation of the rewards in each group, (groups,).
+def group_measures(module) -> Measures:
+    """Return how the rewards within a group differ, and the share of groups that teach something.
 
-    The agent whose rewards differ most counts.
+    Of the agents the one whose rewards differ most counts. A group teaches if a response of an
+    agent that learns has an advantage. Those of an agent that did not speak are of no response.
     """
-    groups = module.groups()
-    scored = [group for group in groups if is_scored(group)]
-    spreads = []
-    for group in scored or groups:
-        rewards = torch.cat([node.rewards for node in group], 1)  # (n, joint responses)
-        spreads.append(rewards.std(1, correction=0).max())
-    return torch.stack(spreads)
-
-
-def learning_share(module) -> float:
-    """Return the share of groups in which a response of an agent that learns has an advantage.
-
-    The advantages of an agent that did not speak are of no response.
-    """
+    spreads: dict = {False: [], True: []}  # standard deviations, by whether the group is scored
     learning = []
     for group in module.groups():
+        rewards = torch.cat([node.rewards for node in group], 1)  # (n, joint responses)
+        spreads[is_scored(group)].append(rewards.std(1, correction=0).max())
         advantages = []
         for node, agent in itertools.product(group, range(module.team.size)):
             if node.prompts[agent] and agent not in module.algorithm.freeze:
                 advantages.append(node.advantages[agent])
         learning.append(any(map(torch.any, advantages)))
-    return float(np.mean(learning))
+    deviations = torch.stack(spreads[True] or spreads[False])
+    return {
+        "reward_std": deviations.mean(),
+        "frac_reward_zero_std": (deviations < 1e-9).double().mean(),
+        "groups_with_gradient": np.mean(learning),
+    }
 
 
 def lengths(turns: list[list]) -> Measures:

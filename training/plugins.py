@@ -17,8 +17,7 @@ from types import ModuleType
 from rewards import REWARDS
 from tasks import TASKS, Task
 from training.flags import named, not_empty
-
-ROOT = Path(__file__).resolve().parent.parent
+from training.run_folder import ROOT
 
 
 def plug_in(name: str) -> str:
@@ -39,15 +38,13 @@ def resolve(name: str, known: dict[str, str], noun: str):
     """Return what a flag names. noun: the word for it in an error."""
     full = plug_in(known.get(name, name))
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
-    if not path:
-        raise ValueError(
-            f"unknown {noun} {name!r}; known: {named(known)}; yours: file.py:Name or dotted.path"
-        )
+    path = path or full
     try:
         module = load_file(ROOT / path) if path.endswith(".py") else importlib.import_module(path)
     except (ModuleNotFoundError, FileNotFoundError) as error:
         raise ValueError(
-            f"cannot load the {noun} {name!r}, as file.py:Name or dotted.path: {error}"
+            f"unknown {noun} {name!r}; known: {named(known)}; yours: file.py:Name or dotted.path "
+            f"({error})"
         ) from error
     if not hasattr(module, attribute):
         raise ValueError(f"{path} has no {noun} {attribute!r}: give the name of one, {path}:Name")
@@ -118,11 +115,7 @@ def make_task(options: TaskOptions) -> Task:
 
 def find_reward(task: Task):
     """Return the reward of the task, or of --reward if given."""
-    if not task.reward:
-        raise ValueError(
-            f"{type(task).__name__} names no reward of its own: give one with --reward"
-        )
-    reward = resolve(task.reward, REWARDS, "reward")
+    reward = resolve(str(task.reward), REWARDS, "reward")
     if not 0 < getattr(reward, "maximum", 0) < math.inf:
         raise ValueError(
             f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "

@@ -208,7 +208,7 @@ class Recorder(L.Callback):
     def evaluate(self, trainer, module: MAGRPO, split: str) -> tuple[dict, list]:
         """Return the measures of a split's problems, and the first greedy nodes."""
         with trainer.precision_plugin.forward_context():  # the precision of training
-            return evaluate(module, self.held_out[split], split)
+            return evaluate(module, self.held_out[split])
 
     def shares(self, module) -> dict[str, float]:
         """Return the share of each scheme among the step's aligned joint responses.

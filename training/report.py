@@ -10,7 +10,7 @@ from policies.loading import device
 from policies.memory import halving
 from policies.model_names import located
 from training.held_out import sample_record, shown
-from training.metrics import learning_share, memory_gib
+from training.metrics import group_measures, memory_gib
 from training.run_folder import read_summary
 
 CARD = """\
@@ -60,16 +60,15 @@ def describe(module, init: list[str] | None) -> str:
 
 
 def describe_base(base, module) -> str:
-    """Return a base's name, size and agents. Warn of a chat model that gets raw text."""
+    """Return a base's name and agents. Warn of a chat model that gets raw text."""
     name = module.team.options.model[base.agents[0]]
-    frozen = sum(p.nbytes for p in base.parameters() if not p.requires_grad)
     if base.codec.tokenizer.chat_template and base.codec.raw:
         print(
             f"warning: {name} has a chat template and prompts go to it as raw text: "
             "if it is instruction-tuned, add --chat-template",
             file=sys.stderr,
         )
-    return f"{name}, {frozen / 2**20:.1f} MiB frozen, agents {base.agents}"
+    return f"{name}, agents {base.agents}"
 
 
 def dry_run(module) -> None:
@@ -91,7 +90,7 @@ def dry_run(module) -> None:
 
     halving(module.team.bases, lambda: module.team.score(rows, module.sampling, add_gradients))
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
-    flat = 1 - learning_share(module)
+    flat = 1 - group_measures(module)["groups_with_gradient"]
     print(f"\ngroups without an advantage, so that they teach nothing: {flat:.0%}")
     print(f"memory expected, by this and its backward passes: {expected * 2**10:.0f} MiB")
     print("(of the GPU; on a CPU of the process, with Python and its libraries)")
@@ -125,10 +124,10 @@ def report(directory: Path) -> str:
     minutes = summary["seconds"] / 60
     lines = [f"\nfinished at step {summary['steps']}, in {minutes:.1f} minutes: {directory}"]
     if after:
-        lines.append("held-out test problems, share of the maximum return   before    after")
-        for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
+        lines.append("held-out problems, share of the maximum          before   after   error")
+        for name in ("return", "greedy/return"):
             error = after[f"{name}_se"]
-            lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
+            lines.append(f"{name:>46} {before[name]:8.3f}{after[name]:8.3f}{error:8.3f}")
     for when, sample in summary["example"].items():
         lines += [f"\none joint response {when}:", shown(sample)]
     lines.append(NEXT.format(run=quoted, steps=2 * summary["steps"]))

@@ -85,12 +85,13 @@ class Scorer:
     def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
         """Return function(item, texts) of each call. An error's note has what was given.
 
-        A call that hangs does not keep the process: the pool's threads end with it. After an error
-        the calls that have not begun are not made.
+        A call that hangs does not keep the process: the pool's threads end with it. One that calls
+        sys.exit ends its thread, and does not answer either. After an error the calls that have not
+        begun are not made.
         """
         answers = []
         with ThreadPool(THREADS) as pool:
-            results = pool.imap(functools.partial(_answer, function), calls)
+            results = pool.imap(lambda call: function(*call), calls)
             for item, texts in calls:
                 try:
                     answers.append(results.next(LIMIT))
@@ -114,11 +115,3 @@ def _outcome(task, item: dict, texts: list[str]) -> tuple[dict | None, list[str]
     if isinstance(feedback, str) or len(feedback) != len(texts):
         raise ValueError(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
     return next_item, feedback
-
-
-def _answer(function: Callable, call: tuple):
-    """Return function(*call). It cannot end the program."""
-    try:
-        return function(*call)
-    except SystemExit as error:
-        raise RuntimeError(f"it called sys.exit({error})") from error

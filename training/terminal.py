@@ -2,18 +2,15 @@
 
 import logging
 import os
-import signal
 import sys
 import traceback
 import warnings
 
 from training.flags import Parser
+from training.run_folder import ROOT
 
 FOUND = (ValueError, RuntimeError, FloatingPointError, ModuleNotFoundError)
-OURS = {
-    *("__main__", "train", "eval", "magrpo", "tasks", "rewards"),
-    *("policies", "training", "evaluation", "programs"),
-}
+OURS = {"__main__", *(path.stem for path in ROOT.iterdir())}  # this project's modules
 
 
 def quiet() -> None:
@@ -28,20 +25,6 @@ def quiet() -> None:
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-
-
-def quit_on_signals(prog: str) -> None:
-    """Let SIGINT and SIGTERM end the process with one line while there is nothing to save.
-
-    Training sets its own handlers (recorder.Signals).
-    """
-
-    def stop(number, frame):
-        os.write(2, f"{prog}: stopped by {signal.Signals(number).name}\n".encode())
-        os._exit(130)  # an exception could be swallowed anywhere in the imports
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
 
 
 def is_first(processes: int) -> bool:
