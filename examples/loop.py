@@ -33,12 +33,6 @@ AGENTS = (0, 1)
 SAMPLING = Sampling(1.0, 0, 1.0, TOKENS)  # temperature 1, no top-k, no top-p
 
 
-def cross_table(item, first, second):
-    """Return the reward of every pair of responses, (G, G): agent 0's by agent 1's."""
-    rewards = [[total(code(item, [a.text, b.text]), 2) for b in second] for a in first]
-    return torch.DoubleTensor(rewards)
-
-
 def add_gradients(rows, logps, mask):
     """Add the gradient of the loss: minus the batch's mean of A log pi. logps, mask: (R, T)."""
     coef = torch.tensor([row.coef for row in rows])
@@ -50,7 +44,7 @@ def train():
     torch.manual_seed(SEED)  # of the adapters' first weights
     team = Team(TeamOptions([str(EMBEDDED)] * 2))
     accelerate(team.bases)
-    codec = team.bases[0].codec
+    encode = team.bases[0].codec.encode
     task = Coop()
     items = default_rng((SEED, 2, 0)).permutation(task.items("train"))
     groups = [{"params": team.parameters_of(agent)} for agent in AGENTS]
@@ -62,12 +56,15 @@ def train():
         for number in range(BATCH):
             # Sample. Each agent sees its own prompt alone.
             item = items[step * BATCH + number]
-            prompts = [codec.encode(task.observe(i, item, []), False, 2048) for i in AGENTS]
+            prompts = [encode(task.observe(i, item, []), False, 2048) for i in AGENTS]
             uniforms = default_rng((SEED, 0, step, number)).random((2, G, TOKENS))
             responses = team.sample([*enumerate(prompts)], torch.from_numpy(uniforms), SAMPLING)
-            # Score. A response returns the mean over its pairs, and at first their maximum.
-            rewards = cross_table(item, *responses)
+            # Score every pair of responses: (G, G), agent 0's by agent 1's.
+            first, second = responses
+            pairs = [[total(code(item, [a.text, b.text]), 2) for b in second] for a in first]
+            rewards = torch.DoubleTensor(pairs)
             earned += rewards.mean()
+            # A response returns the mean over its pairs, and at first their maximum.
             for agent, table in enumerate((rewards, rewards.T)):
                 mean = table.mean(1)
                 returns = mean + optimism * (table.amax(1) - mean)
