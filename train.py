@@ -24,7 +24,7 @@ from training import run_folder
 from training.defaults import agent_folders, resolve, resolve_bits
 from training.flags import (
     Parser,
-    assignments,
+    assignment,
     at_least,
     flag,
     named,
@@ -76,8 +76,11 @@ class Args:
     )
     turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
     feedback: str | None = optional("kind of feedback between turns, by the task's name for it")
-    task_arg: dict | None = assignments(
-        "arguments of the task's constructor, such as feedback_tests=3"
+    task_arg: dict | None = optional(
+        "arguments of the task's constructor, such as feedback_tests=3",
+        assignment,
+        nargs="+",
+        metavar="NAME=VALUE",
     )
 
     # --- the team
@@ -201,8 +204,11 @@ class Args:
         "episode",
         COUNT,
     )
-    template_arg: dict | None = assignments(
-        "arguments of the chat template, as enable_thinking=false (a JSON value, or text)"
+    template_arg: dict | None = optional(
+        "arguments of the chat template, as enable_thinking=false (a JSON value, or text)",
+        assignment,
+        nargs="+",
+        metavar="NAME=VALUE",
     )
     normalize: str = flag(
         "sum",
@@ -411,7 +417,7 @@ def train(args: Args) -> None:
         from training.report import describe, dry_run, report
 
         module, held_out = build(args, prepared)
-        print(describe(module, args.init), flush=True)
+        print(describe(module), flush=True)
         if args.dry_run:
             return dry_run(module)
         *_, splits = prepared

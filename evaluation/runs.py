@@ -18,7 +18,7 @@ from pandas import DataFrame, Index, Series, concat, json_normalize
 from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
 
 OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
-RECORDED = ["items", "maximum", "unit", "bases", "init", "max_steps"]  # beside the flags
+RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
 PROBLEMS = ["items", "eval-limit"]
 UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
 PART = re.compile("(reward|metric|agent)/.*(?<!_se)$")

@@ -336,7 +336,7 @@ def write_run(run: Path, seed: int = 0, steps=(), before=None, after=None, **rec
     run.mkdir(parents=True)
     args = vars(train.parse([])) | {"seed": seed, "max_steps": len(steps)}
     record = {"code": ["aaa"], "items": "0f", "maximum": 4.0, "unit": "turn", "bases": {}}
-    record |= {"init": [], "max_steps": [len(steps)]}
+    record["max_steps"] = [len(steps)]
     for name, value in recorded.items():
         (record if name in record else args)[name] = value
     (run / "args.json").write_text(json.dumps(record | {"args": args}))

@@ -86,7 +86,7 @@ def refused(place, capsys):
 COMMANDS = {
     "train --max-step 3": "unrecognized arguments: --max-step 3",
     "train --temperature 0": "trains nothing",
-    "train --task humanevl": "unknown task 'humanevl'; known: ",
+    "train --task humanevl": "unknown task 'humanevl' (No module named 'humanevl'); known: ",
     "train --task mine.py:Tusk": "mine.py has no task 'Tusk'",
     "train --task mine.py": "/mine.py:Name",
     "train --task nowhere.py:Task": "unknown task 'nowhere.py:Task'",
@@ -315,7 +315,7 @@ EXPERT = "train --turns 2 --feedback expert --task-arg expert_url=http://h/v1 ex
 )
 def test_a_package_that_is_not_installed_is_named(command, package, refused, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    assert f"pip install {package}" in refused(command)
+    assert package in refused(command)
 
 
 def test_a_reader_that_has_gone_costs_nothing(place):

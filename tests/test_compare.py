@@ -61,7 +61,6 @@ ALL = "return reward/x metric/pass"
         ("num_agents", 2, 1, 0, ALL),  # the control, on the same items
         ("lr", [1e-4, 1e-4, 2e-4], [1e-4, 2e-4, 2e-4], 0, ALL),
         ("bases", {"m": "1"}, {"m": "2"}, 0, ALL),
-        ("init", ["1", "2"], ["1", "3"], 0, ALL),
         ("max_steps", [5], [3, 5], 0, ALL),  # a run that went on with another schedule
         ("items", {"test": "1"}, {"test": "2"}, 1, ""),
         ("eval_limit", 100, 7, 1, ""),

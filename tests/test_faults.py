@@ -90,7 +90,6 @@ BROKEN = [  # owner, function, its first call that is broken, how, exit status, 
     (torch, "save", 3, disk_full, 2, "error: cannot save", 2),
     (THIS, "lengths", 19, error, 1, f"{ERROR}\n(the reward, for item {{", 3),
     (THIS, "lengths", 19, lambda *_: math.nan, 2, "error: the reward returned nan", 3),
-    (THIS, "lengths", 19, lambda *_: sys.exit(3), 2, LATE, 3),
     (THIS, "lengths", 19, hang, 2, LATE, 3),
     (THIS, "lengths", 19, send_signal, 130, "stopped by SIGTERM", 3),
 ]

@@ -29,7 +29,7 @@ from tasks import Task
 from train import module_of
 from training.held_out import played
 from training.metrics import measure
-from training.report import describe_base
+from training.report import describe
 from training.reward_runner import Scorer
 
 
@@ -98,7 +98,7 @@ def test_only_a_chat_model_that_gets_raw_text_is_warned_of(capsys):
     for prompt in ([{"role": "user", "content": "Hello"}], "Hello"):
         assert not capsys.readouterr().err
         base.codec.ids(prompt, False)
-        describe_base(base, module)
+        describe(module)
     assert "prompts go to it as raw text" in capsys.readouterr().err
 
 

@@ -29,11 +29,6 @@ def optional(text: str, parse=None, **options):
     return flag(None, text, parse, **options)
 
 
-def assignments(text: str):
-    """Return a flag of words NAME=VALUE."""
-    return optional(text, assignment, nargs="+", metavar="NAME=VALUE")
-
-
 def part_of(args: object, options: type):
     """Return the fields of a smaller dataclass with the values that they have in `args`."""
     values = {field.name: getattr(args, field.name) for field in dataclasses.fields(options)}
@@ -142,7 +137,8 @@ def conflict(args) -> str:
     if not frozen < {*range(agents)}:
         return f"--freeze: the agents are 0 to {agents - 1}, and one has to learn"
     policies = {(args.model[i], args.lr[i], i in frozen) for i in range(agents)}
-    if args.share and len(policies) > len({*args.model}):
+    bases = len({*args.model})
+    if args.share and len(policies) > bases:
         return "--share: agents of a base are one policy: one --lr, and all or none in --freeze"
     if args.lora_rank == 0:
         if args.kl_coef or args.engine or args.bits not in (None, 32):
@@ -155,7 +151,6 @@ def conflict(args) -> str:
         return "--num-generations 1 trains nothing: give 2 or more, or --advantage none"
     if args.kl_coef and (args.top_p < 1 or args.top_k):
         return "--kl-coef is of whole distributions: not with --top-p or --top-k"
-    bases = len({*args.model})
     if args.engine and len(args.engine) != bases:
         return f"--engine: give one URL for each of {bases} base(s)"
     return ""

@@ -4,7 +4,7 @@ import itertools
 import math
 import resource
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
@@ -80,7 +80,7 @@ def memory_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
-def group_measures(module) -> Measures:
+def group_measures(module) -> dict:
     """Return how the rewards within a group differ, and the share of groups that teach something.
 
     Of the agents the one whose rewards differ most counts. A group teaches if a response of an
@@ -155,10 +155,9 @@ def logp_differences(module) -> Measures:
 
 def mean_parts(scores: list[dict]) -> Measures:
     """Return the mean of each part of the reward, as logged."""
-    sums: Counter = Counter()
-    for parts in logged_parts(scores):
-        sums.update(parts)
-    return {name: total / len(scores) for name, total in sums.items()}
+    rows = logged_parts(scores)
+    names = rows[0] if rows else ()
+    return {name: sum(row[name] for row in rows) / len(rows) for name in names}
 
 
 def logged_parts(scores: list[dict]) -> list[Measures]:

@@ -43,8 +43,8 @@ def resolve(name: str, known: dict[str, str], noun: str):
         module = load_file(ROOT / path) if path.endswith(".py") else importlib.import_module(path)
     except (ModuleNotFoundError, FileNotFoundError) as error:
         raise ValueError(
-            f"unknown {noun} {name!r}; known: {named(known)}; yours: file.py:Name or dotted.path "
-            f"({error})"
+            f"unknown {noun} {name!r} ({error}); known: {named(known)}; yours: file.py:Name or "
+            "dotted.path"
         ) from error
     if not hasattr(module, attribute):
         raise ValueError(f"{path} has no {noun} {attribute!r}: give the name of one, {path}:Name")
@@ -108,7 +108,10 @@ def make_task(options: TaskOptions) -> Task:
         raise ValueError(
             f"--task-arg: {name} {error}; it takes: {', '.join(signature.parameters)}"
         ) from error
-    task = cls(**arguments, **options.task_arg)
+    try:
+        task = cls(**arguments, **options.task_arg)
+    except ValueError as error:  # it refuses a value of a flag
+        raise ValueError(f"{name}: {error}") from error
     task.reward = options.reward or task.reward
     return task
 

@@ -145,8 +145,7 @@ class Recorder(L.Callback):
             raise ValueError("items() has to return the same list in every process")
         module.team.set_date(self.record["date"])
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
-        self.recorded = module.global_step
-        self.saved = module.global_step
+        self.saved = self.recorded = module.global_step
         if not self.summary["before"]:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", json.dumps(self.flags, indent=1))
@@ -176,12 +175,12 @@ class Recorder(L.Callback):
         """Print a step as a line. It says so if no response had an advantage."""
         shown = f"return {metrics['return']:.3f} of 1"
         for name in task.measures.values():
-            if name.startswith("metric/") and name in metrics:  # pass, coop
+            if name in metrics:  # metric/pass, metric/coop
                 shown += f", {name.removeprefix('metric/')} {metrics[name]:.2f}"
         if not metrics["groups_with_gradient"]:
             shown += ", nothing to learn from: no response had an advantage (docs/metrics.md)"
-        took = f"{metrics['seconds/step']:.1f} s"
-        print(f"step {done} of {self.flags['max_steps']}: {shown} ({took})", flush=True)
+        shown += f" ({metrics['seconds/step']:.1f} s)"
+        print(f"step {done} of {self.flags['max_steps']}: {shown}", flush=True)
 
     def on_train_end(self, trainer, module):
         self.test(trainer, module, "after")
@@ -250,8 +249,9 @@ class Recorder(L.Callback):
         shutil.rmtree(draft, ignore_errors=True)
         for agent in module.team.policies():
             save_agent(module.team.base_of[agent], agent, draft / str(agent))
-        shutil.rmtree(self.directory / "agents", ignore_errors=True)
-        draft.rename(self.directory / "agents")
+        agents = self.directory / "agents"
+        shutil.rmtree(agents, ignore_errors=True)
+        draft.rename(agents)
 
     def last_save(self) -> str:
         """Return the step of the last checkpoint, and the command that goes on from there."""

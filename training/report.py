@@ -38,8 +38,8 @@ continue:  python train.py --resume {run} --max-steps {steps}
            (the schedule of the learning rate is then twice as long)"""
 
 
-def describe(module, init: list[str] | None) -> str:
-    """Return what is trained, on what and where. init: the flag."""
+def describe(module) -> str:
+    """Return what is trained, on what and where. Warn of a chat model that gets raw text."""
     options = module.algorithm
     task = module.rollout.task
     lines = [
@@ -47,28 +47,21 @@ def describe(module, init: list[str] | None) -> str:
         f"lr {options.lr}; device {device()}; torch threads: {torch.get_num_threads()}",
     ]
     for number, base in enumerate(module.team.bases):
-        lines.append(f"base {number}: {describe_base(base, module)}")
+        name = module.team.options.model[base.agents[0]]
+        lines.append(f"base {number}: {name}, agents {base.agents}")
+        if base.codec.tokenizer.chat_template and base.codec.raw:
+            print(
+                f"warning: {name} has a chat template and prompts go to it as raw text: "
+                "if it is instruction-tuned, add --chat-template",
+                file=sys.stderr,
+            )
     for agent in range(module.team.size):
         trained = sum(p.numel() for p in module.team.parameters_of(agent))
         line = f"agent {agent}: {trained:,} trainable parameters"
         if agent in options.freeze:
             line = f"agent {agent}: frozen, it acts and does not learn"
-        if init:
-            line += f", from {init[agent]}"
         lines.append(line)
     return "\n".join(lines)
-
-
-def describe_base(base, module) -> str:
-    """Return a base's name and agents. Warn of a chat model that gets raw text."""
-    name = module.team.options.model[base.agents[0]]
-    if base.codec.tokenizer.chat_template and base.codec.raw:
-        print(
-            f"warning: {name} has a chat template and prompts go to it as raw text: "
-            "if it is instruction-tuned, add --chat-template",
-            file=sys.stderr,
-        )
-    return f"{name}, agents {base.agents}"
 
 
 def dry_run(module) -> None:
@@ -92,8 +85,10 @@ def dry_run(module) -> None:
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
     flat = 1 - group_measures(module)["groups_with_gradient"]
     print(f"\ngroups without an advantage, so that they teach nothing: {flat:.0%}")
-    print(f"memory expected, by this and its backward passes: {expected * 2**10:.0f} MiB")
-    print("(of the GPU; on a CPU of the process, with Python and its libraries)")
+    print(
+        f"memory expected, by this and its backward passes: {expected * 2**10:.0f} MiB "
+        "(of the GPU; on a CPU of the process, with Python and its libraries)"
+    )
 
 
 def model_card(record: dict, agent: int, reward: str, summary: dict) -> str:

@@ -3,7 +3,6 @@
 A reward, `advance` and `feedback` run in threads, several calls at once. Shared values need a lock.
 """
 
-import functools
 import itertools
 import math
 import multiprocessing
@@ -80,7 +79,17 @@ class Scorer:
 
     def outcomes(self, task, calls: list[tuple]) -> list[tuple[dict | None, list[str]]]:
         """Return the next item and the feedback that a task has for each (item, texts)."""
-        return self.run("the task", functools.partial(_outcome, task), calls)
+
+        def outcome(item: dict, texts: list[str]) -> tuple[dict | None, list[str]]:
+            next_item = task.advance(item, texts)
+            if next_item is None:  # at the end nobody would read the feedback, which may be costly
+                return None, []
+            feedback = task.feedback(item, texts)
+            if isinstance(feedback, str) or len(feedback) != len(texts):
+                raise ValueError(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
+            return next_item, feedback
+
+        return self.run("the task", outcome, calls)
 
     def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
         """Return function(item, texts) of each call. An error's note has what was given.
@@ -101,17 +110,3 @@ class Scorer:
                     error.add_note(f"({name}, for item {item!r} and responses {texts!r})")
                     raise error
         return answers
-
-
-def _outcome(task, item: dict, texts: list[str]) -> tuple[dict | None, list[str]]:
-    """Return the next item and the feedback.
-
-    At the end of an episode (None) nobody would read the feedback, which may be costly.
-    """
-    next_item = task.advance(item, texts)
-    if next_item is None:
-        return None, []
-    feedback = task.feedback(item, texts)
-    if isinstance(feedback, str) or len(feedback) != len(texts):
-        raise ValueError(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
-    return next_item, feedback

@@ -17,7 +17,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from policies.model_names import fingerprint, recorded_name
+from policies.model_names import EMBEDDED, fingerprint, recorded_name
 
 try:
     import fcntl
@@ -26,7 +26,7 @@ except ModuleNotFoundError:  # both programs come here before they need anything
     print(f"{program}: error: this needs Linux, macOS or, on Windows, WSL", file=sys.stderr)
     sys.exit(2)
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = EMBEDDED.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 CHECKPOINT = "checkpoints/last.ckpt"
 CODE = "-- '*.py' ':!tests'"  # without pages and tests
@@ -124,7 +124,7 @@ def take_lock(file) -> bool:
 
 def state(directory: Path) -> str:
     """Return whether a run is "running", "finished" or "unfinished"."""
-    with contextlib.suppress(FileNotFoundError), (directory / "lock").open("rb") as file:
+    with contextlib.suppress(OSError), (directory / "lock").open("r+b") as file:
         if not take_lock(file):
             return "running"
     return "finished" if read_summary(directory) else "unfinished"
@@ -185,7 +185,6 @@ def make_record(earlier: dict, args, splits: dict[str, list], scorer) -> dict:
     record = earlier or {
         "versions": {name: version(name) for name in PACKAGES},
         "bases": {recorded_name(name): fingerprint(name) for name in args.model},
-        "init": [str(fingerprint(folder))[:12] for folder in args.init or ()],
         "items": {split: digest(items) for split, items in splits.items()},
         "maximum": scorer.maximum,
         "unit": "episode" if scorer.per_episode else "turn",  # of the maximum

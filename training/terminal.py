@@ -23,7 +23,6 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     # This logger says which process died before it ends the others.
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")
-    transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
 
 
@@ -32,7 +31,7 @@ def is_first(processes: int) -> bool:
 
     Lightning, torchrun and SLURM number the others in their environment, before the processes meet.
     """
-    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
     return processes == 1 or not any(int(os.environ.get(name) or 0) for name in names)
 
 
@@ -63,7 +62,4 @@ def fail(top: Parser, error: Exception) -> None:
     if not is_mistake(error):
         traceback.print_exception(error)
         sys.exit(1)
-    notes = getattr(error, "__notes__", [])
-    if isinstance(error, ModuleNotFoundError):  # of a package that few runs need
-        notes = [*notes, f"(pip install {error.name})"]
-    top.error(" ".join([str(error), *notes]))
+    top.error(" ".join([str(error), *getattr(error, "__notes__", [])]))
