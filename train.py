@@ -266,9 +266,9 @@ def parse(argv: list[str]) -> Args:
     resolve(args)
     if args.temperature == 0:
         raise ValueError("--temperature 0 trains nothing: all samples of a group are the same")
-    if args.init and not args.resume:
-        args.init = agent_folders(args.init, part_of(args, TeamOptions))
     if directory:
+        if args.init and not args.resume:
+            args.init = agent_folders(args.init, part_of(args, TeamOptions))
         check_same(args, directory, may_change)
         args.resume = str(directory)
     return args
@@ -313,7 +313,7 @@ def recorded_flags(directory: Path) -> dict:
 def prepare(args: Args):
     """Find and check what the flags name, in a moment, before torch is imported.
 
-    Returns the task, the reward, and the problems by split.
+    Returns the task, the reward, and the problems by split. Fills in the agents' folders of --init.
     """
     if args.logger == "wandb":
         import wandb  # noqa: F401  (an error before the models are loaded)
@@ -325,6 +325,8 @@ def prepare(args: Args):
         )
     for name in args.model:
         find_model(name)
+    if args.init and not args.resume:
+        args.init = agent_folders(args.init, part_of(args, TeamOptions))
     splits = {split: task.items(split) for split in ("train", "dev", "test")}
     needed = {"train": True, "test": args.eval_limit is not None, "dev": args.eval_every}
     for split, items in splits.items():
@@ -421,16 +423,17 @@ def train(args: Args) -> None:
         if args.dry_run:
             return dry_run(module)
         *_, splits = prepared
-        done = 0
-        if first and directory:
+        if earlier:
             run_folder.check_run(directory, earlier, args.model)
             for split, items in splits.items():
                 run_folder.check_items(earlier, split, items)
+        record = run_folder.make_record(earlier, args, splits, module.rollout.reward)
+        done = 0
+        if earlier:
             done = run_folder.cut_back(directory, args.max_steps)
         elif first:
             directory = run_folder.new_directory(args.run, args.task)
             held.enter_context(run_folder.lock_run_folder(directory))
-        record = run_folder.make_record(earlier, args, splits, module.rollout.reward)
         if first:
             run_folder.write_whole(directory / "args.json", run_folder.json_text(record))
             print(f"writes:  {directory}", flush=True)
