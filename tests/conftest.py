@@ -54,7 +54,7 @@ def quick():
 
 
 @pytest.fixture(scope="session")
-def trained(elsewhere, tmp_path_factory) -> Path:
+def trained(elsewhere, tmp_path_factory):
     """A run of two steps in which every agent moved, to be read."""
     from test_train import MOVING, run
 

@@ -32,7 +32,7 @@ EPS16 = torch.finfo(torch.bfloat16).eps  # also of 8 bits: a row's largest numbe
 of_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="holds on a CPU alone")
 
 
-def rounding(eps: float = EPS) -> float:
+def rounding(eps=EPS):
     """The largest difference between two ways to compute a number, as a share of its size.
 
     Another batch, process, library or CPU adds in another order. A chain of n roundings errs by
@@ -45,7 +45,7 @@ def rounding(eps: float = EPS) -> float:
     return 4 * steps**0.5 * eps
 
 
-def assert_close(got, want, eps: float = EPS):
+def assert_close(got, want, eps=EPS):
     """Compare numbers computed in two ways. What is below 1 is a sum or difference of numbers about
     1, as a log-probability is of logits."""
     got = torch.as_tensor(got)
@@ -54,7 +54,7 @@ def assert_close(got, want, eps: float = EPS):
     torch.testing.assert_close(got, want, rtol=0, atol=rounding(eps) * size)
 
 
-def assert_same_gradients(got: dict, want: dict):
+def assert_same_gradients(got, want):
     """Compare the gradients of all parameters, by name. Their terms cancel, so the size that counts
     is the largest of all."""
     assert got.keys() == want.keys()
@@ -64,14 +64,14 @@ def assert_same_gradients(got: dict, want: dict):
         torch.testing.assert_close(got[name], want[name], rtol=0, atol=near)
 
 
-def move_adapters(model, std: float = 0.2):
+def move_adapters(model, std=0.2):
     """Move adapters away from their start, where they do nothing."""
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_(std=std)
 
 
-def uniforms(*shape: int, seed: int = 1) -> torch.Tensor:
+def uniforms(*shape, seed=1):
     """Return the numbers (prompts, samples, tokens) in [0, 1) that decide what is sampled."""
     random = torch.Generator().manual_seed(seed)
     return torch.rand(shape, generator=random, dtype=torch.float64)
@@ -97,7 +97,7 @@ class Tokenizer:
         pass
 
 
-def small_model(seed: int = 0, **changes):
+def small_model(seed=0, **changes):
     torch.manual_seed(seed)
     sizes = {
         "vocab_size": VOCAB,
@@ -115,9 +115,7 @@ def small_model(seed: int = 0, **changes):
     return model
 
 
-def small_base(
-    agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False, model=None
-) -> SharedModel:
+def small_base(agents=(0, 1), rank=4, seed=0, share=False, model=None):
     """A base whose adapters are not at their start, where they would do nothing."""
     model = model or small_model(seed)
     options = TeamOptions([], share, rank, 2 * rank)
@@ -140,7 +138,7 @@ def score_alone(base, rows, sampling, backward=None, frozen=False):
                 backward([row], logps[None], torch.ones(1, len(logps), dtype=torch.bool))
 
 
-def watch(monkeypatch, owner, name: str) -> list[tuple]:
+def watch(monkeypatch, owner, name):
     """Return a list that will hold the arguments of each call of owner.name."""
     calls = []
     function = getattr(owner, name)
@@ -153,19 +151,19 @@ def watch(monkeypatch, owner, name: str) -> list[tuple]:
     return calls
 
 
-def started(command: list, **options) -> subprocess.Popen:
+def started(command, **options):
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **options)
 
 
-def output_of(command: list, code: int = 0, **options) -> subprocess.CompletedProcess:
+def output_of(command, code=0, **options):
     """Run a command to its end, with the exit status that is expected."""
     done = subprocess.run(command, capture_output=True, text=True, **options)
     assert done.returncode == code, (done.stdout + done.stderr)[-3000:]
     return done
 
 
-def words(*parts) -> list[str]:
+def words(*parts):
     """Return the words of a command line that is given in parts. No word may hold a space."""
     return " ".join(map(str, parts)).split()
 
@@ -176,7 +174,7 @@ def train_run(run, *flags):
     return run
 
 
-def resume(run: Path, *flags):
+def resume(run, *flags):
     train.main(words("--resume", run, *flags))
 
 
@@ -184,7 +182,7 @@ def run_eval(*flags):
     evaluation.main(words(*flags))
 
 
-def refused(capsys, *flags, program=train) -> str:
+def refused(capsys, *flags, program=train):
     """Return the one line that a command in this process is refused with, with exit status 2."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
@@ -199,38 +197,38 @@ def refused(capsys, *flags, program=train) -> str:
 refused_by_eval = functools.partial(refused, program=evaluation)
 
 
-def read_json(path: Path):
+def read_json(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def checkpoint_of(run: Path) -> dict:
+def checkpoint_of(run):
     return torch.load(run / "checkpoints/last.ckpt", "cpu", weights_only=True)
 
 
-def write_lines(path: Path, records):
+def write_lines(path, records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
-def edit_json(path: Path, **changes):
+def edit_json(path, **changes):
     path.write_text(json.dumps(read_json(path) | changes), encoding="utf-8")
 
 
-def args_of(run: Path) -> dict:
+def args_of(run):
     """Return the flags that a run was started with."""
     return read_json(run / "args.json")["args"]
 
 
-def edit_args(run: Path, /, **changes):
+def edit_args(run, /, **changes):
     edit_json(run / "args.json", args=args_of(run) | changes)
 
 
-def copied_model(path: Path) -> Path:
+def copied_model(path):
     """Copy the embedded model, without the variants in its folder."""
     left_out = shutil.ignore_patterns("*py*", "build", "half", "many")
     return shutil.copytree(EMBEDDED, path, ignore=left_out)
 
 
-def total(parts: dict[str, float]) -> float:
+def total(parts):
     """Return what a reward pays the team."""
     return sum(value for name, value in parts.items() if "/" not in name)
 
@@ -261,7 +259,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_POST
 
-    def answer(self, code: int, content):
+    def answer(self, code, content):
         body = json.dumps(content).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -273,17 +271,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def flags(*parts) -> train.Args:
+def flags(*parts):
     """The defaults of train.py, small: G 4, 2 problems, 8 tokens."""
     small = "--num-generations 4 --batch-size 2 --max-new-tokens 8 --max-steps 4"
     return train.parse(words(small, *parts))
 
 
-def random_rows(base, count: int = 7, seed: int = 0) -> list[Row]:
+def random_rows(base, count=7, seed=0):
     """Return rows of several agents, prompts and lengths. Some share a prompt, one is only EOS."""
     random = torch.Generator().manual_seed(seed)
 
-    def tokens(size: int) -> list[int]:
+    def tokens(size):
         return torch.randint(0, VOCAB, (size,), generator=random).tolist()
 
     prompts = [tuple(tokens(size)) for size in (2, 9, 5)]
@@ -296,7 +294,7 @@ def random_rows(base, count: int = 7, seed: int = 0) -> list[Row]:
 
 
 @contextlib.contextmanager
-def at_step(number: int):
+def at_step(number):
     """Let a module without a trainer be at a step."""
     MAGRPO.global_step = number
     try:
@@ -320,14 +318,14 @@ pay.maximum = 9.0
 """
 
 
-def world(folder: Path) -> str:
+def world(folder):
     """Write the plug-in into a folder. Return the flags that play two turns of it."""
     file = folder / "world.py"
     file.write_text(WORLD, encoding="utf-8")
     return f"--task {file}:World --reward {file}:pay --turns 2"
 
 
-def write_run(run: Path, seed: int = 0, steps=(), before=None, after=None, **recorded) -> Path:
+def write_run(run, seed=0, steps=(), before=None, after=None, **recorded):
     """Write what eval.py reads of a run: its args.json, metrics.jsonl and summary.json.
 
     before, after: its held-out measures; without `after` it is not finished. recorded: keys of

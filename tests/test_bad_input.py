@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import time
-from pathlib import Path
 
 import helpers
 import pytest
@@ -40,7 +39,7 @@ NO_ITEMS = TASK.replace('{"task_id": split}', "")
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def whole(tmp_path_factory):
     """A finished run of two steps, on a model that can be changed."""
     folder = tmp_path_factory.mktemp("whole")
     model = copied_model(folder / "model")
@@ -55,7 +54,7 @@ def whole(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def place(whole, tmp_path) -> Path:
+def place(whole, tmp_path):
     """Return the working folder, which holds a run, its model, and other files."""
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     for path in tmp_path.glob("*/args.json"):
@@ -63,7 +62,7 @@ def place(whole, tmp_path) -> Path:
     return tmp_path
 
 
-def files(folder: Path) -> dict:
+def files(folder):
     return {path: path.is_file() and path.read_bytes() for path in sorted(folder.rglob("*"))}
 
 
@@ -71,7 +70,7 @@ def files(folder: Path) -> dict:
 def refused(place, capsys):
     """Runs a command line; returns the line that it is refused with."""
 
-    def refused(command: str) -> str:
+    def refused(command):
         program, _, argv = command.partition(" ")
         before = files(place)
         start = time.process_time()
@@ -164,10 +163,10 @@ ROW["test"] = "def check(candidate):\n    assert candidate(1) == 2\n"
 LONG = ROW["prompt"].replace("Add", "Add " * 999)
 
 
-def rows(number: int = 1, cut_off: int = 0, **changes):
+def rows(number=1, cut_off=0, **changes):
     """Write five rows, of which one is changed."""
 
-    def spoil(place: Path):
+    def spoil(place):
         rows = [{"task_id": f"own/{n}", **ROW} for n in range(5)]
         rows[number - 1] |= changes
         text = "".join(json.dumps(row) + "\n" for row in rows)
@@ -176,32 +175,32 @@ def rows(number: int = 1, cut_off: int = 0, **changes):
     return spoil
 
 
-def task(old: str, new: str):
+def task(old, new):
     assert old in TASK
     return text("mine.py", TASK.replace(old, new, 1))
 
 
-def text(name: str, content: str):
+def text(name, content):
     return lambda place: (place / name).write_text(content)
 
 
-def removed(name: str):
+def removed(name):
     return lambda place: shutil.rmtree(place / name)
 
 
-def cut(name: str):
-    def spoil(place: Path):
+def cut(name):
+    def spoil(place):
         content = (place / name).read_bytes()
         (place / name).write_bytes(content[: len(content) // 2])
 
     return spoil
 
 
-def template(place: Path):
+def template(place):
     edit_json(place / "model/tokenizer_config.json", chat_template="{{ messages[0].content }}")
 
 
-def no_eos(place: Path):
+def no_eos(place):
     edit_json(place / "model/tokenizer_config.json", eos_token=None)
     edit_json(place / "model/generation_config.json", eos_token_id=None)
     edit_json(place / "model/config.json", eos_token_id=None)
@@ -210,14 +209,14 @@ def no_eos(place: Path):
 def weights(change):
     """Change the model's weights, which have the same shapes."""
 
-    def spoil(place: Path):
+    def spoil(place):
         path = place / "model/model.safetensors"
         save_file(change(load_file(path)), path, {"format": "pt"})
 
     return spoil
 
 
-def without_norm(weights: dict) -> dict:
+def without_norm(weights):
     del weights["model.norm.weight"]
     return weights
 

@@ -50,7 +50,7 @@ ROWS = [
 ]
 
 
-def write(path: Path, rows: list[dict]) -> Path:
+def write(path, rows):
     """The rows in the format that the file's name asks for; pandas compresses a .gz."""
     table = pandas.DataFrame(rows)
     match path.name.split(".")[1]:

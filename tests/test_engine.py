@@ -56,7 +56,7 @@ class Server(LocalServer):
         self.raw = False  # whether they are of the model's own distribution
         self.left = math.inf  # completions until it dies
 
-    def respond(self, handler, body: bytes):
+    def respond(self, handler, body):
         self.left -= handler.path.endswith("completions")
         if self.left < 0:
             return  # it hangs up, as a process that died
@@ -66,15 +66,15 @@ class Server(LocalServer):
         code, answer = getattr(self, path)(body)
         handler.answer(code, answer)
 
-    def models(self, body: dict) -> tuple[int, dict]:
+    def models(self, body):
         cards = [{"id": name, "parent": "base"} for name in self.adapters]
         return 200, {"data": [*cards, {"id": "base", "max_model_len": self.context}]}
 
-    def unload_lora_adapter(self, body: dict) -> tuple[int, object]:
+    def unload_lora_adapter(self, body):
         del self.adapters[body["lora_name"]]
         return 200, "Success"
 
-    def load_lora_adapter(self, body: dict) -> tuple[int, object]:
+    def load_lora_adapter(self, body):
         assert body["lora_name"] not in self.adapters
         weights = load_file(f"{body['lora_path']}/adapter_model.safetensors")
         own = self.base.parameters_of(0)
@@ -83,7 +83,7 @@ class Server(LocalServer):
         self.adapters[body["lora_name"]] = weights
         return 200, "Success"
 
-    def completions(self, body: dict) -> tuple[int, dict]:
+    def completions(self, body):
         assert body["ignore_eos"]
         assert body["return_token_ids"]
         assert not body["skip_special_tokens"]
@@ -134,12 +134,12 @@ def connected(server, **options):
     return team
 
 
-def ask(team, *prompts, samples: int = 3, seed: int = 0):
+def ask(team, *prompts, samples=3, seed=0):
     numbers = uniforms(len(prompts), samples, 8, seed=seed)
     return team.sample(prompts, numbers, SAMPLING)
 
 
-def tokens_of(answers) -> list[list[list[int]]]:
+def tokens_of(answers):
     return [[response.tokens for response in responses] for responses in answers]
 
 
@@ -207,7 +207,7 @@ def test_the_ratio_of_an_agent_s_tokens_scales_its_gradient():
     team = module.team
     rows = random_rows(team.bases[0])
 
-    def gradients() -> dict:
+    def gradients():
         with at_step(0):
             module.set_gradients(rows)
         named = team.named_parameters()

@@ -48,7 +48,7 @@ def one_thread(monkeypatch):
     monkeypatch.setattr(reward_runner, "THREADS", 1)
 
 
-def doubles(*values) -> torch.Tensor:
+def doubles(*values):
     return torch.tensor(values, dtype=F64)
 
 
@@ -115,7 +115,7 @@ def test_every_response_is_in_as_many_joint_responses(agents, group):
         assert arrangement(agents, group, count).tolist() == cross
 
 
-def meetings(agents: int, group: int, count: int) -> list[collections.Counter]:
+def meetings(agents, group, count):
     """How often each pair of samples meets, for each two agents."""
     joints = arrangement(agents, group, count)
     pairs = itertools.combinations(range(agents), 2)
@@ -153,7 +153,7 @@ LOGITS = {
 }
 
 
-def expected_gradient(count: float, mode: str, group: int, agents: int):
+def expected_gradient(count, mode, group, agents):
     """Return the expected estimate and the true gradient of each agent, by its logits.
 
     Every response is in `count` joint ones.
@@ -264,7 +264,7 @@ class Game(Task):
     first_own = ((0.5, -1.0), (2.0, 0.0))  # what agent 0 earns alone
     second_reward = (0.0, 3.0)  # by agent 0's action
 
-    def __init__(self, silent: bool, ends: bool):
+    def __init__(self, silent, ends):
         self.script = iter(())
         self.silent = silent  # whether agent 1 does not speak at turn 1
         self.ends = ends  # whether agent 0's action 1 ends the episode
@@ -312,7 +312,7 @@ class Game(Task):
     reward.maximum = 9.0
 
 
-def true_two_turn_gradient(logits, gamma: float, ends: bool) -> torch.Tensor:
+def true_two_turn_gradient(logits, gamma, ends):
     """By agent 0's logit at turn 0, agent 1's, and agent 0's at turn 1 after either action. Agent 1
     does not follow what agent 0 earns alone."""
     chances = torch.stack([1 - logits.sigmoid(), logits.sigmoid()], 1)  # (4, 2)
@@ -326,7 +326,7 @@ def true_two_turn_gradient(logits, gamma: float, ends: bool) -> torch.Tensor:
     return true
 
 
-def module_of(game: Game, *options, gamma: float = 1.0, **more) -> MAGRPO:
+def module_of(game, *options, gamma=1.0, **more):
     """options, more: what the algorithm has beyond two samples and one problem."""
     algorithm = Algorithm(2, 1, *options, **more)
     episode = Episode(turns=2, gamma=gamma)

@@ -6,7 +6,6 @@ python -m pytest tests/test_feedback.py
 import json
 import re
 import time
-from pathlib import Path
 
 import openai
 import pytest
@@ -31,7 +30,7 @@ MAIN = "def solve(xs, k):\n    return sum(aux(xs, k))"
 FIVE = "def solve(xs, k):\n    return 5"
 
 
-def told(responses: list[str], limit: int = 0) -> list[str]:
+def told(responses, limit=0):
     return configured("tests", limit, None, None)(ITEM, responses)
 
 
@@ -169,7 +168,7 @@ def ask(endpoint, responses=(AUX, MAIN)):
     return Expert(endpoint.url, "big", timeout=0.4, retries=2)(ITEM, list(responses))
 
 
-def kept_answers(home: Path) -> list[Path]:
+def kept_answers(home):
     return list((home / ".cache/magrpo/expert").iterdir())
 
 

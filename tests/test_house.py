@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 from breaks import BREAKS
@@ -31,7 +30,7 @@ IMPORTS = {
 DELETABLE = ("examples", "policies/fast", "bench")  # in tests/, too
 
 
-def modules() -> dict[str, Path]:
+def modules():
     """The product's modules by dotted name: the root's and those of its rooms."""
     files = [*ROOT.glob("*.py")]
     for room in ROOMS.split():
@@ -43,13 +42,13 @@ def modules() -> dict[str, Path]:
     return by_name
 
 
-def room_of(name: str) -> str:
+def room_of(name):
     """The two rooms within a room are rooms of their own."""
     inner = ("policies.fast", "programs.sandbox")
     return next((room for room in inner if name.startswith(room)), name.partition(".")[0])
 
 
-def imported(source: str) -> set[str]:
+def imported(source):
     """Which names a source imports, at its top or within a function."""
     names = set()
     for node in ast.walk(ast.parse(source)):
@@ -86,7 +85,7 @@ def test_a_break_finds_its_text_and_its_test():
 
 
 @pytest.fixture(scope="module")
-def core(tmp_path_factory) -> Path:
+def core(tmp_path_factory):
     """A copy without what can be deleted, and without the tests of that."""
     copy = tmp_path_factory.mktemp("core") / "copy"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "runs", "__pycache__"))
@@ -95,7 +94,7 @@ def core(tmp_path_factory) -> Path:
     return copy
 
 
-def in_copy(core: Path, *command: str, cwd: Path):
+def in_copy(core, *command, cwd):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(core)}
     output_of([sys.executable, *command], cwd=cwd, env=environment)
 

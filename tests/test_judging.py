@@ -1,7 +1,6 @@
 """Rewards that ask a language model: python -m pytest tests/test_judging.py"""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,12 +79,12 @@ def test_each_distinct_question_is_answered_once(monkeypatch):
 
 
 @pytest.fixture
-def plugin(tmp_path) -> str:
+def plugin(tmp_path):
     (tmp_path / "likely.py").write_text(PLUGIN)
     return f"{tmp_path / 'likely.py'}:likely"
 
 
-def first_step(path: Path) -> dict:
+def first_step(path):
     return read_records(path / "metrics.jsonl")[0]
 
 

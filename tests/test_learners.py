@@ -5,7 +5,6 @@ python -m pytest tests/test_learners.py
 import itertools
 import shutil
 import statistics
-from pathlib import Path
 
 import pytest
 from helpers import (
@@ -260,11 +259,11 @@ def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):
 # --- from where: --init, on the real command line -------------------------------------------------
 
 
-def summary(path: Path) -> dict:
+def summary(path):
     return read_json(path / "summary.json")
 
 
-def agent(path: Path, number: int = 0) -> bytes:
+def agent(path, number=0):
     return (path / f"agents/{number}/adapter_model.safetensors").read_bytes()
 
 

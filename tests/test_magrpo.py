@@ -48,7 +48,7 @@ class Echo(Task):
         return [f"!{i}" for i in range(len(responses))]
 
 
-def small_team(agents: int = 2, rank: int = 4, bases=None, share: bool = False) -> Team:
+def small_team(agents=2, rank=4, bases=None, share=False):
     """A Team of small random models; `bases` splits the agents over several of them."""
     team = Team.__new__(Team)
     torch.nn.Module.__init__(team)
@@ -63,7 +63,7 @@ def small_team(agents: int = 2, rank: int = 4, bases=None, share: bool = False) 
     return team
 
 
-def rewarding(function, maximum: float = 1e4):
+def rewarding(function, maximum=1e4):
     function.maximum = maximum
     return function
 
@@ -72,7 +72,7 @@ def long_answers(item, texts):
     return float(sum(map(len, texts)))
 
 
-def make(reward, *argv, team=None, task=None, maximum: float = 1e4):
+def make(reward, *argv, team=None, task=None, maximum=1e4):
     """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
     args = flags(*argv)
     task = task or Echo()
@@ -84,7 +84,7 @@ def make(reward, *argv, team=None, task=None, maximum: float = 1e4):
     return module
 
 
-def step(module, number: int = 0):
+def step(module, number=0):
     with at_step(number):
         module.training_step(0, 0)
     return module
@@ -255,7 +255,7 @@ def test_an_update_is_the_written_one(agents, share, argv, monkeypatch):
 RATE = 0.2
 
 
-def moves(team, start) -> dict:
+def moves(team, start):
     """By what an optimizer of rate RATE has moved each parameter: the sum of its gradients."""
     return {name: (p.detach() - start[name]) / RATE for name, p in team.named_parameters()}
 

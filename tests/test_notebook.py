@@ -12,7 +12,7 @@ NOTEBOOK = Path(__file__).resolve().parent.parent / "teaching.ipynb"
 STORED = nbformat.read(NOTEBOOK, as_version=4)
 
 
-def printed(cells) -> str:
+def printed(cells):
     """Return all that cells print. Nothing comes but texts and pictures, so no warning does."""
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     kinds = {output.get("name", output.output_type) for output in outputs}

@@ -7,7 +7,6 @@ Each test starts the real command line, as Lightning, torchrun or SLURM would. S
 import os
 import signal
 import socket
-import subprocess
 from pathlib import Path
 
 import psutil
@@ -41,16 +40,16 @@ def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def start(*flags, **options) -> subprocess.Popen:
+def start(*flags, **options):
     return started(command(SMALL, *flags), **options)
 
 
-def end(process) -> tuple[int, str]:
+def end(process):
     _, errors = process.communicate(timeout=DEADLINE)
     return process.returncode, errors
 
 
-def second(process) -> int:
+def second(process):
     """Process id of the other training process (the sandbox's workers are children too)."""
     children = psutil.Process(process.pid).children()
     return next(child.pid for child in children if child.environ().get("LOCAL_RANK") == "1")
@@ -164,7 +163,7 @@ def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
     assert_same_run(path, together)
 
 
-def sum_of_two(rank: int, file: Path):
+def sum_of_two(rank, file):
     meet = f"file://{file}"
     torch.distributed.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
     parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]

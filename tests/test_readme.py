@@ -27,7 +27,7 @@ WRITTEN = (PLUGIN, "file.py", "pipeline.py", "my_rewards.py")  # by the reader
 MADE = ("runs/", "checkpoints/", "agents/")  # by a run
 
 
-def blocks(text: str, word: str) -> list[str]:
+def blocks(text, word):
     """Return the Python blocks of a page that contain a word."""
     return [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if word in block]
 

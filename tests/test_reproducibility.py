@@ -24,7 +24,7 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     """With other numbers of threads that call the reward and of the sandbox's workers. Verdicts are
     not kept from one run to the next."""
 
-    def train_with(count: int, workers: int, *flags):
+    def train_with(count, workers, *flags):
         monkeypatch.setattr(reward_runner, "THREADS", count)
         with Sandbox(workers=workers) as box:
             monkeypatch.setattr(teams, "box", box)

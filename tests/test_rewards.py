@@ -30,7 +30,7 @@ MEASURED = {  # METRICS of some pairs
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-def code(*responses: str, **changes) -> dict[str, float]:
+def code(*responses, **changes):
     """Return what a team earns for SQUARES, or for an item with changes."""
     return rewards.code(SQUARES | changes, list(responses))
 

@@ -69,23 +69,23 @@ def canary(tmp_path, monkeypatch):
     signal.signal(signal.SIGUSR1, before)
 
 
-def program(case: programs.Case, folder="TMP", port: int = 9) -> Program:
+def program(case, folder="TMP", port=9):
     code = case.code.replace("TMP", str(folder)).replace("PID", str(os.getpid()))
     return Program(code.replace("PORT", str(port)), case.tests, case.entry_point, case.setup)
 
 
-def verdict_of(box: Sandbox, code: str, tests: list[str], **options):
+def verdict_of(box, code, tests, **options):
     """Return the verdict of a function f."""
     [verdict] = box.run([Program(code, tests, "f", **options)])
     return verdict
 
 
-def family(pid: int, recursive: bool = True) -> set[int]:
+def family(pid, recursive=True):
     """The descendants of a process, or its children."""
     return {process.pid for process in psutil.Process(pid).children(recursive)}
 
 
-def alive(pids: set[int]) -> set[int]:
+def alive(pids):
     living = set()
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -94,7 +94,7 @@ def alive(pids: set[int]) -> set[int]:
     return living
 
 
-def soon(condition) -> bool:
+def soon(condition):
     """Return whether a condition holds within half a minute."""
     deadline = time.monotonic() + 30
     while not condition() and time.monotonic() < deadline:
@@ -102,7 +102,7 @@ def soon(condition) -> bool:
     return condition()
 
 
-def state() -> dict:
+def state():
     """What a program or the sandbox could have changed of the trainer and its machine."""
     links = set()
     for entry in Path("/proc/self/fd").iterdir():
@@ -122,7 +122,7 @@ def state() -> dict:
     }
 
 
-def assert_unchanged(before: dict):
+def assert_unchanged(before):
     """But for candidates of earlier tests, which may still have been on their way out."""
     now = state()
     now["children"] |= before["children"]
@@ -144,7 +144,7 @@ def test_no_attack_on_the_verdict_earns_a_test_and_honest_programs_pass(locks):
         assert verdict.outcome == "ok", case.name
 
 
-def assert_failed(cases: list[programs.Case], box: Sandbox):
+def assert_failed(cases, box):
     verdicts = box.run([program(case) for case in cases])
     for case, verdict in zip(cases, verdicts, strict=True):
         assert not any(verdict.passed), (case.name, verdict)
@@ -200,7 +200,7 @@ def test_nothing_passes_from_one_program_to_the_next():
             assert after.passed == [True], (case.name, after)
 
 
-def handle(number: int):
+def handle(number):
     raise LookupError(number)
 
 
@@ -466,7 +466,7 @@ def test_limits_are_of_cpu_time():
             assert verdict_of(box, code, ["f()"]).errors == errors
 
 
-def change_worker(monkeypatch, file: str, old: str, new: str):
+def change_worker(monkeypatch, file, old, new):
     """Let workers start from a copy of the sandbox with another text in a file."""
     copy = Path(shutil.copytree(ROOT, "sandbox"))
     source = (copy / file).read_text()

@@ -13,7 +13,7 @@ from programs import schemes
 SOLVE = {"entry_point": "solve"}
 
 
-def programs(text: str) -> list[tuple[str, str]]:
+def programs(text):
     """(label, main function) of every program of a text; a line "# label" stands above each."""
     found = [block.split("\n", 1) for block in text.strip().removeprefix("# ").split("\n# ")]
     return [(label, f"def solve(xs):\n{body}") for label, body in found]

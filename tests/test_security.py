@@ -28,14 +28,14 @@ SECRETS = {
 class Bomb:
     """A pickle that does something when it is read."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path):
         self.path = path
 
     def __reduce__(self):
         return (Path.touch, (self.path,))
 
 
-def texts(run: Path) -> list[str]:
+def texts(run):
     """What TensorBoard has of a run's samples and flags."""
     events = EventAccumulator(str(run), size_guidance={"tensors": 0})
     events.Reload()

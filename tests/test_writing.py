@@ -17,7 +17,7 @@ STRICT = {task: getattr(rewards, task) for task in TASKS}
 PAPER = {task: getattr(rewards, f"{task}_paper") for task in TASKS}
 
 
-def score(reward, source: str, texts) -> dict[str, float]:
+def score(reward, source, texts):
     item = {"prompt": source, "abstract_text": source}
     texts = list(texts)
     if not hasattr(reward, "questions"):
@@ -58,11 +58,11 @@ def test_enormous_texts_take_linear_time(piece):
 # --- the paper's rewards --------------------------------------------------------------------------
 
 
-def numbers(text: str) -> list[float]:
+def numbers(text):
     return list(map(float, text.split()))
 
 
-def sized(ratio: float) -> list[str]:
+def sized(ratio):
     """Two texts, and the ratio of their lengths."""
     text = " ".join(f"word{i:03}" for i in range(130))
     return [
@@ -71,12 +71,12 @@ def sized(ratio: float) -> list[str]:
     ]
 
 
-def varied(ratio: float) -> list[str]:
+def varied(ratio):
     """Two texts of one length, and the ratio of their numbers of different words."""
     return [" ".join(f"a{i % round(size):02}" for i in range(200)) for size in (40, 40 * ratio)]
 
 
-def varied_and_longer(ratio: float) -> list[str]:
+def varied_and_longer(ratio):
     first, second = varied(ratio)
     return [first, second + "z" * round(0.8 * len(first))]
 
@@ -100,7 +100,7 @@ def test_bands(task, part, texts, ratios, values):
 # --- the rewards that ask a language model --------------------------------------------------------
 
 
-def unigrams(prompt: str, text: str) -> np.ndarray:
+def unigrams(prompt, text):
     """A language model that can be computed by hand: a word costs 3 nats if the prompt has it, else
     6, and 2 if the one before it is the one before it in the prompt, too."""
     known, found = words(prompt), words(text)
@@ -148,7 +148,7 @@ def test_the_least_window_of_a_text_counts_for_half():
         assert grounded == pytest.approx(1 / (1 + math.exp((0.16 - explained) / 0.05)))
 
 
-def numbered(start: int, end: int) -> str:
+def numbered(start, end):
     return " ".join(f"w{n}" for n in range(start, end)) + "."
 
 

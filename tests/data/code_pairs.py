@@ -33,17 +33,17 @@ CONSTANT = "def aux(x):\n    return 7\n"
 PRIME = "def aux(n):\n    return n > 1 and all(n % d for d in range(2, n))\n"
 
 
-def main(body: str) -> str:
+def main(body):
     return "def solve(xs):\n" + "".join(f"    {line}\n" for line in dedent(body).split("\n"))
 
 
-def thrown(kept: str, response: str) -> float:
+def thrown(kept, response):
     """What one of two agents costs the team for text that is thrown away."""
     used, written = (len("".join(text.split())) for text in (kept, response))
     return 0.15 * (1 - used / written) / 2
 
 
-def rows(groups: dict) -> dict:
+def rows(groups):
     """Return name: item, helper, main function, totals of code and of code_paper.
 
     groups: teams by their totals. A text that does not name solve is the body of it.

@@ -35,7 +35,7 @@ class Case:
     setup: str = ""
 
 
-def cases(tests=SQUARE, entry_point="f", outcomes=None, **codes: str) -> list[Case]:
+def cases(tests=SQUARE, entry_point="f", outcomes=None, **codes):
     more = {"outcomes": outcomes} if outcomes else {}
     return [
         Case(name, dedent(code).lstrip("\n"), tests, entry_point, **more)
@@ -82,7 +82,7 @@ class Equal:
 """
 
 
-def equal_to_all(base: str, value: str) -> str:
+def equal_to_all(base, value):
     return f"""
         class Same({base}):
             def __eq__(self, other): return True
@@ -269,7 +269,7 @@ def f(n):
 )
 
 
-def forged(*lines: str) -> str:
+def forged(*lines):
     """Writes lines to every descriptor, from inside the call."""
     return f"""
 import os
@@ -362,12 +362,12 @@ VERDICT = LEAVE + OBJECTS + SABOTAGE + SPY + FORGE + TEXTS + SOURCES
 # ---- attacks on the machine ---------------------------------------------------------------------
 
 
-def tries(*lines: str) -> str:
+def tries(*lines):
     body = "\n    ".join([*lines, "return 'done'"])
     return f"import os\ndef attack():\n    {body}"
 
 
-def calls(number, arguments: str = "") -> str:
+def calls(number, arguments=""):
     """A system call as the kernel sees it; a result of -1 is a refusal."""
     return f"""
 import ctypes, os
@@ -379,7 +379,7 @@ def attack():
 """
 
 
-def machine_code(*code: int) -> str:
+def machine_code(*code):
     """Runs code in a page of its own; a result below 0 is a refusal."""
     return f"""
 import ctypes
@@ -679,7 +679,7 @@ def f(n):
 # ---- honest, but odd: all must pass -------------------------------------------------------------
 
 
-def honest(name: str, code: str, *tests: str, entry_point: str = "f", setup: str = "") -> Case:
+def honest(name, code, *tests, entry_point="f", setup=""):
     return Case(name, dedent(code).lstrip("\n"), tests, entry_point, ("ok",), setup)
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -24,7 +23,7 @@ SMALL = "--batch-size 2 --num-generations 4 --eval-limit none --max-new-tokens 2
 LEFT_BEHIND = shutil.ignore_patterns(".*", "runs", "tests", "docs", "bench", "__pycache__")
 
 
-def run(folder: Path, diff: Path | None) -> list[dict]:
+def run(folder, diff):
     """The metrics of two steps of a copy of the sources, with the diff applied."""
     chosen = []
     shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
@@ -58,7 +57,7 @@ def test_it_trains_otherwise(diff, plain, tmp_path):
 # --- what they compute ----------------------------------------------------------------------------
 
 
-def patched(name: str, folder: Path):
+def patched(name, folder):
     """The module magrpo with a diff applied. What it imports is not patched."""
     shutil.copy(ROOT / "magrpo.py", folder)
     diff = ROOT / f"examples/ablations/{name}.diff"
@@ -69,7 +68,7 @@ def patched(name: str, folder: Path):
     return module
 
 
-def table(text: str) -> torch.Tensor:
+def table(text):
     """The numbers of a text whose rows are parted by bars."""
     rows = [list(map(float, row.split())) for row in text.split("|")]
     return torch.tensor(rows, dtype=torch.float64)
@@ -105,7 +104,7 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
     """Nor does a response whose partners were all cut off, or whose next turn follows on one."""
     module = patched("truncated", tmp_path)
 
-    def node(rewards: str, ended: str):
+    def node(rewards, ended):
         """A node of two agents with three samples each; ended: "+" or "-" for each of them."""
         flags = [[Response([1], "", [], 0.0, sign == "+") for sign in own] for own in ended.split()]
         made = module.Node(0, {}, (), [[], []], 3, responses=flags)

@@ -14,11 +14,11 @@ DEV = TASK.items("dev")
 ITEM = DEV[0]
 
 
-def pay(item: dict, *responses: str) -> float:
+def pay(item, *responses):
     return total(rewards.build_together(item, list(responses)))
 
 
-def layouts(rectangle_lists) -> set[tuple]:
+def layouts(rectangle_lists):
     """Targets, whatever their colours and the order of their rectangles."""
     return {tuple(sorted(one[:4] for one in rectangles)) for rectangles in rectangle_lists}
 

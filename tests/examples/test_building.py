@@ -25,11 +25,11 @@ BOX = Rules(
 )
 
 
-def goal(item) -> list[tuple]:
+def goal(item):
     return sorted(letters.cells(item["rows"]))
 
 
-def checkered(*shares) -> list[str]:
+def checkered(*shares):
     """Each agent sets its cells of a string, in turns to its two blocks."""
     texts = []
     for cells, palette in zip(shares, letters.PALETTES, strict=True):
@@ -38,20 +38,20 @@ def checkered(*shares) -> list[str]:
     return texts
 
 
-def halves(item) -> list[str]:
+def halves(item):
     cells = goal(item)
     half = len(cells) // 2
     return checkered(cells[:half], cells[half:])
 
 
-def in_turn(item) -> list[str]:
+def in_turn(item):
     """Each agent builds every other cell of each block of a house."""
     cells = sorted(houses.target(item).items(), key=lambda pair: (pair[1], pair[0]))
     commands = [(*cell, *cell, block) for cell, block in cells]
     return [listed(commands[::2]), listed(commands[1::2])]
 
 
-def in_layers(item) -> list[str]:
+def in_layers(item):
     """The first agent builds three layers, the second the others."""
     low, high = [], []
     for first, last, block in houses.rectangles(item):

@@ -64,7 +64,7 @@ class TillTest(unittest.TestCase):
 ITEM = class_item(ROW)
 
 
-def response(names: str) -> str:
+def response(names):
     """The methods of these names, as an agent writes them."""
     return textwrap.indent("\n\n".join(METHODS[name] for name in names.split()), "    ")
 
@@ -89,7 +89,7 @@ def test_methods_are_found_wherever_they_stand_and_what_is_cut_off_or_empty_is_n
     assert sources == [method.source for method in methods_of(ADD_NOTE)]
 
 
-def made(text: str) -> type:
+def made(text):
     exec(text, space := {})
     return space["Till"]
 
@@ -127,7 +127,7 @@ def test_what_a_division_is_called_and_earns(first, second, name, parts):
     assert scores["metric/coop"] == (scores["cooperation"] == 1.5)
 
 
-def write(path, *changes: dict) -> str:
+def write(path, *changes):
     write_lines(path, [ROW | {"task_id": f"own/{n}"} | change for n, change in enumerate(changes)])
     return str(path)
 

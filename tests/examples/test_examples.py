@@ -71,7 +71,7 @@ def package(monkeypatch):
     gym.make.cache_clear()
 
 
-def sums(agents: int, **options):
+def sums(agents, **options):
     return gym.Gym(agents, "sums", **options)
 
 

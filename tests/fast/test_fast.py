@@ -35,10 +35,9 @@ from policies.loading import load_base
 from policies.logprobs import score
 from policies.model_names import EMBEDDED, TeamOptions
 from policies.sampling import Sampling
-from policies.shared_model import SharedModel
 
 
-def accelerated(base: SharedModel) -> SharedModel:
+def accelerated(base):
     """Let a base run the fast way, and see that it does."""
     fast.accelerate([base])
     assert base.fast

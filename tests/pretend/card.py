@@ -29,11 +29,11 @@ COUNTERS = ("held", "peak", "waits", "uploads")
 card = None
 
 
-def compiler() -> str | None:
+def compiler():
     return shutil.which("g++") or shutil.which("clang++")
 
 
-def build() -> Path:
+def build():
     """The compiled card; made anew when its source or torch is another."""
     source, torch = HERE / "card.cpp", Path(importlib.util.find_spec("torch").origin).parent
     told = source.read_bytes() + (torch / "version.py").read_bytes()
@@ -48,7 +48,7 @@ def build() -> Path:
     return made
 
 
-def insert() -> None:
+def insert():
     """Puts the card into this machine: before torch is imported, which looks for one once."""
     global card
     if "torch" in sys.modules:
@@ -98,7 +98,7 @@ def insert() -> None:
     _collectives()
 
 
-def _graphs() -> None:
+def _graphs():
     """A graph keeps its operators and their tensors, and a replay writes to the same tensors.
 
     What waits for the card cannot be recorded. Other than on a card, recording runs it.
@@ -130,7 +130,7 @@ def _graphs() -> None:
     torch.cuda.CUDAGraph, torch.cuda.graph = Graph, record
 
 
-def _collectives() -> None:
+def _collectives():
     """Processes meet over gloo, which takes no tensors of a card."""
     import torch.distributed as dist
 
@@ -148,13 +148,13 @@ def _collectives() -> None:
         part.all_reduce, part.init_process_group = all_reduce, init_process_group
 
 
-def _replace(module, name: str, answer) -> None:
+def _replace(module, name, answer):
     for part in (module, module.memory, module.random):
         if hasattr(part, name):
             setattr(part, name, answer)
 
 
-def count(what: str) -> int:
+def count(what):
     """Bytes held and their peak; waits and uploads so far."""
     return card.card_count(COUNTERS.index(what))
 

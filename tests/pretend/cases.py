@@ -5,7 +5,6 @@ python tests/pretend/card.py -m pytest tests/pretend/cases.py
 
 import os
 import sys
-from pathlib import Path
 
 import card
 import pytest
@@ -39,7 +38,7 @@ SMALL = "--batch-size 2 --num-generations 3 --eval-limit 2 --sample-every 1 --ma
 SMALL += "--max-steps 2"
 
 
-def trained(path: Path, *flags) -> list[dict]:
+def trained(path, *flags):
     train_run(path, SMALL, *flags)
     return read_records(path / "metrics.jsonl")
 
