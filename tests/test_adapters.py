@@ -88,12 +88,3 @@ def test_a_task_may_name_its_model(capsys):
     assert args.model == [f"{TINY}/half"] * 2
     assert args.lr == [3e-3] * 2
     assert flags("--task mine.py:Mine --model tiny").model == [TINY] * 2
-
-
-def test_a_part_of_a_model_is_refused_with_the_command_that_makes_a_whole_one(tmp_path, capsys):
-    Path("adapter").mkdir()
-    Path("adapter/adapter_config.json").touch()
-    for name in ("adapter", "some.gguf"):
-        error = refused(capsys, SMALL, "--model", name)
-        assert f"python examples/whole.py {name} FOLDER" in error
-    assert "model 'far/away' is no folder" in refused(capsys, SMALL, "--model far/away")

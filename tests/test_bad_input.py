@@ -47,6 +47,8 @@ def whole(tmp_path_factory):
     shutil.copytree(folder / "run", folder / "run2")
     (folder / "taken").mkdir()
     (folder / "taken/file").touch()
+    (folder / "adapter").mkdir()
+    (folder / "adapter/adapter_config.json").touch()
     (folder / "twice.args").write_text("--model a\n--model b")
     (folder / "mine.py").write_text(TASK)
     (folder / "none.py").write_text(NO_ITEMS)
@@ -113,7 +115,9 @@ COMMANDS = {
     "train --task-arg feedback_tests=3": "--task-arg feedback_tests goes with --feedback",
     "train --task-arg num_agents=3": "multiple values for keyword argument 'num_agents'",
     "train --task mine.py:Task --data mine.py": "it takes no --data",
-    "train --model no/such-model": "no/such-model",
+    "train --model no/such-model": "model 'no/such-model' is no folder",
+    "train --model adapter": "python examples/whole.py adapter FOLDER",
+    "train --model some.gguf": "python examples/whole.py some.gguf FOLDER",
     "train --chat-template": "the model has no chat template",
     "train --max-prompt-tokens 8": "--max-prompt-tokens is 8",
     "train --max-new-tokens 9000": "the model's context of 8192",
@@ -136,6 +140,7 @@ COMMANDS = {
     "eval --run nowhere": "there is no run (no nowhere/args.json)",
     "eval --run run --run run2": "--run is given twice",
     "eval --run run --method trainde": "--method trainde: what applies here is trained, naive",
+    "eval --run run --method naive --single-model m": "--single-model is of the method single",
     "eval --method trained": "what applies here is naive",
     "eval --json no/x": "argument --json: no/x: no file can be written there",
     "eval compare run --metric metric/pas": "metric/pas: no run has it",

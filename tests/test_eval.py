@@ -197,11 +197,6 @@ def test_runs_of_one_table_play_alike(team, solo, tmp_path, capsys):
     assert "the items of test are not" in refused_by_eval(capsys, "--run", team, other)
 
 
-def test_another_single_model_is_of_method_single(team, capsys):
-    command = f"--run {team} --single-model tiny --method naive trained"
-    assert "--single-model is of the method single" in refused_by_eval(capsys, command)
-
-
 # --- showing, asking ------------------------------------------------------------------------------
 
 

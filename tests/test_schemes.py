@@ -6,6 +6,7 @@ down before the classifier saw the program. ASIDE was looked at once, when the c
 """
 
 import pytest
+from blocks import blocks
 from code_pairs import GARBAGE
 
 from programs import schemes
@@ -13,40 +14,34 @@ from programs import schemes
 SOLVE = {"entry_point": "solve"}
 
 
-def programs(text):
-    """(label, main function) of every program of a text; a line "# label" stands above each."""
-    found = [block.split("\n", 1) for block in text.strip().removeprefix("# ").split("\n# ")]
-    return [(label, f"def solve(xs):\n{body}") for label, body in found]
-
-
 PROGRAMS = """
-# strategy filter
+=== strategy filter
     return max([x.upper() for x in xs if aux(x)], key=len)
-# strategy filter
+=== strategy filter
     total = 0
     for x in xs:
         if not aux(x):
             continue
         total += x * x
     return total
-# strategy filter
+=== strategy filter
     return len(list(filter(lambda x: not aux(x), xs)))
-# coordinator
+=== coordinator
     return sum([aux(x) for x in xs if x % 3 == 0])
-# coordinator
+=== coordinator
     if len(xs) < 2:
         return xs
     middle = len(xs) // 2
     return aux(solve(xs[:middle]), solve(xs[middle:]))
-# decorator
+=== decorator
     return "-".join(x.upper() for x in aux(xs))
-# decorator
+=== decorator
     found = aux(xs)
     found.sort()
     return found[:3]
-# fallback
+=== fallback
     return aux(xs) or [x for x in xs if x > 0]
-# fallback
+=== fallback
     result = None
     try:
         result = aux(xs)
@@ -57,41 +52,41 @@ PROGRAMS = """
         for x in xs:
             result.append(x + 1)
     return result
-# wrapper
+=== wrapper
     def inner():
         return aux(xs)
     return inner()
-# unused
+=== unused
     return sum(x * x for x in xs if x % 2 == 0)
-# unused
+=== unused
     _ = aux(xs)
     print(aux(xs))
     return sum(xs)
-# other
+=== other
     return aux(xs
 """
 
 ASIDE = """
-# coordinator
+=== coordinator
     from functools import reduce
     return reduce(aux, xs[1:], xs[0])
-# decorator
+=== decorator
     low, high = aux(xs)
     return high - low
-# fallback
+=== fallback
     ys = aux(xs)
     if len(ys) != len(xs):
         return [abs(x) for x in xs]
     return ys
-# wrapper
+=== wrapper
     helper = aux
     return helper(sorted(xs))
 """
 
 
-@pytest.mark.parametrize(("label", "main"), programs(PROGRAMS) + programs(ASIDE))
-def test_labels(label, main):
-    assert schemes.classify(["", main], SOLVE) == label
+@pytest.mark.parametrize(("label", "body"), blocks(PROGRAMS) + blocks(ASIDE))
+def test_labels(label, body):
+    assert schemes.classify(["", f"def solve(xs):\n{body}"], SOLVE) == label
 
 
 @pytest.mark.parametrize("name", GARBAGE)

@@ -1,105 +1,275 @@
 """Responses of models, each with a test that the function aux of the response has to pass.
 
-Without a test it is EVEN.
-
-A response's author may not bind `solve`, the partner's function. `PLAIN` is the function that most
-of them write.
+A line "=== name: test" stands above each response. Without a test it is EVEN. PLAIN is the function
+that most of them write. A response's author may not bind `solve`, the partner's function.
 """
 
-PLAIN = "def aux(x):\n    return x % 2 == 0"
-FENCED = 'def aux(x):\n    """So:\n    ```\n    aux(2)\n```\n    """\n    return x % 2 == 0'
-EVEN = "assert aux(2) and not aux(3)"  # what PLAIN passes
-RETURNS_2 = "assert aux(0) == 2"
-RETURNS_T = "\ndef aux(x):\n    return T"
-TRUE_LATER = "def aux(x):\n    return True\n"  # fails EVEN
+from blocks import blocks
 
-TEXTS = {
-    # the text around the code
-    "indented": "    def aux(x):\n        return x % 2 == 0\n",
-    "fence": f"Sure! Here's the helper:\n\n```python\n{PLAIN}\n```\nIt's (very) short.",
-    "fence not closed": f"```py\n{PLAIN}\n",
-    "fence not opened": f"{PLAIN}\n```\nIt's short.",
-    "tilde fence": f"So:\n~~~python\n{PLAIN}\n~~~\nDone.",
-    "two fences": f"```\n{TRUE_LATER}```\nor better\n```\n{PLAIN}\n```",
-    "carriage returns": f"```python\r\n{PLAIN}\r\n```".replace("\n    ", "\r\n    "),
-    "prose": f"Now\n{PLAIN}\nok?",
-    "a fence in a docstring": f"It's:\n```python\n{FENCED}\n```\nBob's",
-    "a docstring at the margin": (
-        'Now\ndef aux(x):\n    """Even?\nFor example:\n>>> aux(2)\n"""\n    return x % 2 == 0\nok?'
-    ),
-    "a header in lines": (
-        "So\ndef aux(\n    x: list[int],\n    k: int = (1),\n) -> list[int]:\n    return [\nx]\nok",
-        "assert aux(3) == [3]",
-    ),
-    "a binding in prose": f"sum = 6\n```python\n{PLAIN.replace('x %', 'sum([x]) %')}\n```",
-    "a binding in an output": (
-        f"```python\n{PLAIN.replace('x %', 'sum([x]) %')}\n```\nOutput:\n```\nsum = 6\n```"
-    ),
-    "a function in a text fence": f"```python\n{PLAIN}\n```\n```text\n{TRUE_LATER}```",
-    "a bash fence": f"```python\n{PLAIN}\n```\n```bash\naux = 3\n```",
-    "two Python fences": (
-        "First\n```python\nimport math\n```\nthen\n```python\ndef aux(x):\n"
-        "    return math.floor(x)\n```",
-        "assert aux(2.5) == 2",
-    ),
-    "a bare fence": f"```\n{PLAIN}\n```\naux = 3",
-    "a long fence": f"```python\n{PLAIN}\n```\n{'word ' * 4_001}",
-    "a fence closed on the last line": f"```python\n{PLAIN}```\nIt's short.",
-    "a block quote": "> ```python\n> " + PLAIN.replace("\n", "\n> ") + "\n> ```",
-    "a quote without a fence": "Bob wrote\n> " + PLAIN.replace("\n", "\n> "),
-    "prompts": ">>> " + PLAIN.replace("\n", "\n... ") + "\n...\n>>> aux(2)\nTrue",
-    "a one-line tag": "<answer>def aux(x): return x % 2 == 0</answer>",
-    "a tag": f"<answer>\n{PLAIN}\n</answer>",
-    "no-break spaces": PLAIN.replace(" ", "\u00a0"),
-    "zero-width spaces": "\u200b" + PLAIN.replace("return", "return\u200b"),
-    "a byte-order mark": "\ufeff" + PLAIN,
-    # what is cut off, and statements of several parts
-    "truncated after": f"{PLAIN}\n\ndef test_aux():\n    assert aux(",
-    "truncated rewrite": f"{PLAIN}\n\ndef aux(x):\n    return [x for",
-    "else, and a cut": (
-        f"F = 0\nif F:\n    T = 1\nelse:\n    T = 2{RETURNS_T}\nprint(aux(",
-        RETURNS_2,
-    ),
-    "elif, and a cut": (
-        f"F = 0\nT = 1\nif F > 1:\n    T = 3\nelif F < 1:\n    T = 2{RETURNS_T}\nprint(aux(",
-        RETURNS_2,
-    ),
-    "except and finally, and a cut": (
-        f"T = 0\ntry:\n    T = 1 / 0\nexcept ZeroDivisionError:\n    T = 1\nfinally:\n"
-        f"    T += 1{RETURNS_T}\nprint(aux(",
-        RETURNS_2,
-    ),
-    "finally in prose": f"{PLAIN}\nfinally we return it\nelse it fails.",
-    "stubs around it": (
-        f"def aux(x):\n    pass\n\n{PLAIN}\n\n"
-        'def aux(x: int) -> bool:\n    """Whether x is even."""'
-    ),
-    "two statements on a line": (
-        "T = [1]; T.append(2)\ndef aux(x): return T",
-        "assert aux(0) == [1, 2]",
-    ),
-    "a definition in an if": "if True:\n    def aux(x):\n        return x % 2 == 0",
-    # names
-    "the partner's function": f"{PLAIN}\n\ndef solve(xs):\n    return aux(xs)\n",
-    "the partner's import": f"from partner import solve\n\n\n{PLAIN}",
-    "an import of itself": f"{PLAIN}\n\nfrom my_module import aux\nprint(aux(2))\n",
-    "annotations that nobody reads": (
-        "from __future__ import annotations\ndef aux(x: X) -> Y:\n    return x\n",
-        "assert aux(3) == 3",
-    ),
-    "a class": (
-        "class aux:\n    def __init__(self, x):\n        self.x = x",
-        "assert aux(3).x == 3",
-    ),
-    # what runs before and after it
-    "what it needs": (
-        "LIMIT = 3\nTABLE = {}\nTABLE.update(a=LIMIT)\n"
-        "for i in range(2):\n    TABLE[i] = i\nclass Box:\n    size = LIMIT\n"
-        "def inner(x):\n    return Box.size + x\n\ndef aux(x):\n    return inner(TABLE[x])\n",
-        "assert aux('a') == 6 and aux(1) == 4",
-    ),
-    "an example": f"{PLAIN}\n\nresult = aux(3)\nprint(result)\nassert aux(3), 'odd'\n",
-    "input for ever": f"{PLAIN}\nwhile True:\n    print(aux(input()))",
-    "exit before it": f"import sys\nprint('usage')\nsys.exit()\n{PLAIN}",
-}
-CASES = {name: (case, EVEN) if isinstance(case, str) else case for name, case in TEXTS.items()}
+PLAIN = "def aux(x):\n    return x % 2 == 0"
+EVEN = "assert aux(2) and not aux(3)"  # what PLAIN passes
+
+RESPONSES = r'''
+=== fence
+Sure! Here's the helper:
+
+```python
+PLAIN
+```
+It's (very) short.
+=== fence not closed
+```py
+PLAIN
+=== fence not opened
+PLAIN
+```
+It's short.
+=== tilde fence
+So:
+~~~python
+PLAIN
+~~~
+Done.
+=== two fences
+```
+def aux(x):
+    return True
+```
+or better
+```
+PLAIN
+```
+=== prose
+Now
+PLAIN
+ok?
+=== a fence in a docstring
+It's:
+```python
+def aux(x):
+    """So:
+    ```
+    aux(2)
+```
+    """
+    return x % 2 == 0
+```
+Bob's
+=== a docstring at the margin
+Now
+def aux(x):
+    """Even?
+For example:
+>>> aux(2)
+"""
+    return x % 2 == 0
+ok?
+=== a header in lines: assert aux(3) == [3]
+So
+def aux(
+    x: list[int],
+    k: int = (1),
+) -> list[int]:
+    return [
+x]
+ok
+=== a binding in prose
+sum = 6
+```python
+def aux(x):
+    return sum([x]) % 2 == 0
+```
+=== a binding in an output
+```python
+def aux(x):
+    return sum([x]) % 2 == 0
+```
+Output:
+```
+sum = 6
+```
+=== a function in a text fence
+```python
+PLAIN
+```
+```text
+def aux(x):
+    return True
+```
+=== a bash fence
+```python
+PLAIN
+```
+```bash
+aux = 3
+```
+=== two Python fences: assert aux(2.5) == 2
+First
+```python
+import math
+```
+then
+```python
+def aux(x):
+    return math.floor(x)
+```
+=== a bare fence
+```
+PLAIN
+```
+aux = 3
+=== a fence closed on the last line
+```python
+PLAIN```
+It's short.
+=== a block quote
+> ```python
+> def aux(x):
+>     return x % 2 == 0
+> ```
+=== a quote without a fence
+Bob wrote
+> def aux(x):
+>     return x % 2 == 0
+=== prompts
+>>> def aux(x):
+...     return x % 2 == 0
+...
+>>> aux(2)
+True
+=== a one-line tag
+<answer>def aux(x): return x % 2 == 0</answer>
+=== a tag
+<answer>
+PLAIN
+</answer>
+=== truncated after
+PLAIN
+
+def test_aux():
+    assert aux(
+=== truncated rewrite
+PLAIN
+
+def aux(x):
+    return [x for
+=== else, and a cut: assert aux(0) == 2
+F = 0
+if F:
+    T = 1
+else:
+    T = 2
+def aux(x):
+    return T
+print(aux(
+=== elif, and a cut: assert aux(0) == 2
+F = 0
+T = 1
+if F > 1:
+    T = 3
+elif F < 1:
+    T = 2
+def aux(x):
+    return T
+print(aux(
+=== except and finally, and a cut: assert aux(0) == 2
+T = 0
+try:
+    T = 1 / 0
+except ZeroDivisionError:
+    T = 1
+finally:
+    T += 1
+def aux(x):
+    return T
+print(aux(
+=== finally in prose
+PLAIN
+finally we return it
+else it fails.
+=== stubs around it
+def aux(x):
+    pass
+
+PLAIN
+
+def aux(x: int) -> bool:
+    """Whether x is even."""
+=== two statements on a line: assert aux(0) == [1, 2]
+T = [1]; T.append(2)
+def aux(x): return T
+=== a definition in an if
+if True:
+    def aux(x):
+        return x % 2 == 0
+=== the partner's function
+PLAIN
+
+def solve(xs):
+    return aux(xs)
+=== the partner's import
+from partner import solve
+
+
+PLAIN
+=== an import of itself
+PLAIN
+
+from my_module import aux
+print(aux(2))
+=== annotations that nobody reads: assert aux(3) == 3
+from __future__ import annotations
+def aux(x: X) -> Y:
+    return x
+=== a class: assert aux(3).x == 3
+class aux:
+    def __init__(self, x):
+        self.x = x
+=== what it needs: assert aux('a') == 6 and aux(1) == 4
+LIMIT = 3
+TABLE = {}
+TABLE.update(a=LIMIT)
+for i in range(2):
+    TABLE[i] = i
+class Box:
+    size = LIMIT
+def inner(x):
+    return Box.size + x
+
+def aux(x):
+    return inner(TABLE[x])
+=== an example
+PLAIN
+
+result = aux(3)
+print(result)
+assert aux(3), 'odd'
+=== input for ever
+PLAIN
+while True:
+    print(aux(input()))
+=== exit before it
+import sys
+print('usage')
+sys.exit()
+PLAIN
+'''
+
+
+def cases():
+    """Return (response, test) by name."""
+    table = {
+        "indented": ("    def aux(x):\n        return x % 2 == 0\n", EVEN),
+        "carriage returns": ("```python\r\ndef aux(x):\r\n    return x % 2 == 0\r\n```", EVEN),
+        "a long fence": (f"```python\n{PLAIN}\n```\n{'word ' * 4_001}", EVEN),
+        "no-break spaces": (PLAIN.replace(" ", "\u00a0"), EVEN),
+        "zero-width spaces": ("\u200b" + PLAIN.replace("return", "return\u200b"), EVEN),
+        "a byte-order mark": ("\ufeff" + PLAIN, EVEN),
+    }
+    for head, response in blocks(RESPONSES):
+        name, _, test = head.partition(": ")
+        table[name] = (response.replace("PLAIN", PLAIN), test or EVEN)
+    return table
+
+
+CASES = cases()

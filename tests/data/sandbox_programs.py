@@ -362,21 +362,23 @@ VERDICT = LEAVE + OBJECTS + SABOTAGE + SPY + FORGE + TEXTS + SOURCES
 # ---- attacks on the machine ---------------------------------------------------------------------
 
 
-def tries(*lines):
-    body = "\n    ".join([*lines, "return 'done'"])
-    return f"import os\ndef attack():\n    {body}"
-
-
-def calls(number, arguments=""):
-    """A system call as the kernel sees it; a result of -1 is a refusal."""
-    return f"""
-import ctypes, os
+# A system call as the kernel sees it; a result of -1 is a refusal.
+SYSCALL = """
+import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
-def attack():
-    result = libc.syscall(ctypes.c_long({number}), {arguments})
+def syscall(number, *arguments):
+    result = libc.syscall(ctypes.c_long(number), *arguments)
     if result == -1: raise OSError(ctypes.get_errno(), 'refused')
-    return 'done'
 """
+
+
+def attacks(table, **codes):
+    """Each line of the table is an attack: its name, and what it does."""
+    for line in table.strip().split("\n"):
+        name, action = line.split(maxsplit=1)
+        code = SYSCALL if "syscall(" in action else ""
+        codes[name] = f"{code}import os\ndef attack():\n    {action}\n    return 'done'"
+    return cases(UNDONE, "attack", **codes)
 
 
 def machine_code(*code):
@@ -394,36 +396,36 @@ def attack():
 """
 
 
-FILES = cases(
-    UNDONE,
-    "attack",
-    write=tries("open('TMP/loot', 'w').write('x')"),
-    truncate=tries("os.truncate('TMP/secret.txt', 0)"),
-    delete=tries("os.unlink('TMP/secret.txt')"),
-    rename=tries("os.rename('TMP/secret.txt', 'TMP/loot')"),
-    symbolic_link=tries("os.symlink('/etc/passwd', 'TMP/loot')"),
-    chmod=tries("os.chmod('TMP/secret.txt', 0o777)"),
-    chown=tries("os.chown('TMP/secret.txt', 1, 1)"),
-    attributes=tries("os.setxattr('TMP/secret.txt', 'user.x', b'y')"),
-    make_fifo=tries("os.mkfifo('TMP/loot')"),
-    change_root=tries("os.chroot('TMP')"),
-    shared_memory=tries("os.open('/dev/shm/loot', os.O_CREAT | os.O_RDWR)"),
-    through_libc=tries(
-        "import ctypes", "assert ctypes.CDLL(None).open(b'TMP/loot', 0o102, 0o600) >= 0"
-    ),
-    late_thread=tries(
-        "import threading, time",
-        "def late(): time.sleep(0.2); open('TMP/loot', 'w')",
-        "threading.Thread(target=late).start()",
-    ),
-    at_exit="import atexit\natexit.register(lambda: open('TMP/loot', 'w'))\n" + tries("1 / 0"),
-    read=tries("assert 'treasure' in open('TMP/secret.txt').read()"),
-    stat=tries("os.stat('TMP/secret.txt')"),
-    read_process=tries("open('/proc/self/status').read()"),
-    handle_at=calls(304, "0, 0, 0"),
-    read_own_image=tries("assert os.readlink('/proc/self/exe')"),
-    environment=tries("assert 'SANDBOX_TEST_KEY' in os.environ"),
-    environment_file=tries("assert b'treasure' in open('/proc/PID/environ', 'rb').read()"),
+FILES = attacks(
+    """
+write             open('TMP/loot', 'w').write('x')
+truncate          os.truncate('TMP/secret.txt', 0)
+delete            os.unlink('TMP/secret.txt')
+rename            os.rename('TMP/secret.txt', 'TMP/loot')
+symbolic_link     os.symlink('/etc/passwd', 'TMP/loot')
+chmod             os.chmod('TMP/secret.txt', 0o777)
+chown             os.chown('TMP/secret.txt', 1, 1)
+attributes        os.setxattr('TMP/secret.txt', 'user.x', b'y')
+make_fifo         os.mkfifo('TMP/loot')
+change_root       os.chroot('TMP')
+shared_memory     os.open('/dev/shm/loot', os.O_CREAT | os.O_RDWR)
+through_libc      import ctypes; assert ctypes.CDLL(None).open(b'TMP/loot', 0o102, 0o600) >= 0
+at_exit           import atexit; atexit.register(lambda: open('TMP/loot', 'w')); 1 / 0
+read              assert 'treasure' in open('TMP/secret.txt').read()
+stat              os.stat('TMP/secret.txt')
+read_process      open('/proc/self/status').read()
+handle_at         syscall(304, 0, 0, 0)
+read_own_image    assert os.readlink('/proc/self/exe')
+environment       assert 'SANDBOX_TEST_KEY' in os.environ
+environment_file  assert b'treasure' in open('/proc/PID/environ', 'rb').read()
+""",
+    late_thread="""
+        import threading, time
+        def late(): time.sleep(0.2); open('TMP/loot', 'w')
+        def attack():
+            threading.Thread(target=late).start()
+            return 'done'
+        """,
     environment_on_the_stack="""
         import ctypes
         def attack():
@@ -438,19 +440,18 @@ FILES = cases(
         """,
 )
 
-NETWORK = cases(
-    UNDONE,
-    "attack",
-    tcp=tries("import socket", "socket.create_connection(('127.0.0.1', PORT), 1)"),
-    udp=tries(
-        "import socket",
-        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
-    ),
-    listen=tries("import socket", "socket.create_server(('127.0.0.1', 0))"),
-    unix=tries("import socket", "socket.socket(socket.AF_UNIX).bind('TMP/loot')"),
-    abstract=tries("import socket", "socket.socket(socket.AF_UNIX).bind('\\0loot')"),
-    raw=tries("import socket", "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"),
-    pair=tries("import socket", "socket.socketpair()"),
+NETWORK = attacks(
+    r"""
+tcp               import socket; socket.create_connection(('127.0.0.1', PORT), 1)
+udp               import socket; socket.socket(type=2).sendto(b'x', ('127.0.0.1', PORT))
+listen            import socket; socket.create_server(('127.0.0.1', 0))
+unix              import socket; socket.socket(socket.AF_UNIX).bind('TMP/loot')
+abstract          import socket; socket.socket(socket.AF_UNIX).bind('\0loot')
+raw               import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+pair              import socket; socket.socketpair()
+resolve           import socket; assert socket.getaddrinfo('localhost', 80)
+pass_descriptors  import socket; socket.send_fds(socket.socket(fileno=3), [b'x'], [0])
+""",
     inherited="""
         import array, os, socket
         def attack():
@@ -461,74 +462,64 @@ NETWORK = cases(
                 except OSError:
                     pass
         """,
-    resolve=tries("import socket", "assert socket.getaddrinfo('localhost', 80)"),
-    pass_descriptors=tries(
-        "import socket", "ours = socket.socket(fileno=3)", "socket.send_fds(ours, [b'x'], [0])"
-    ),
 )
 
-PROCESSES = cases(
-    UNDONE,
-    "attack",
-    fork=tries("if os.fork() == 0: os._exit(0)"),
-    spawn=tries("os.posix_spawn('/bin/true', ['true'], {})"),
-    subprocess=tries("import subprocess", "subprocess.run(['true'])"),
-    replace="import os\ndef attack(): os.execv('/bin/true', ['true'])",
-    vfork=calls(58),
-    clone=calls(56, "17, 0, 0, 0, 0"),
-    clone3=calls(435, "b'\\0' * 64, 64"),
-    new_thread=tries("import threading", "threading.Thread(target=print).start()"),
-    memory_file=tries("os.memfd_create('loot')"),
-    signal_trainer=tries("import signal", "os.kill(PID, signal.SIGUSR1)"),
-    signal_parent=tries("os.kill(os.getppid(), 0)"),
-    signal_own_group=tries("import signal", "os.killpg(0, signal.SIGUSR1)"),
-    signal_everybody=tries("os.kill(-1, 0)"),
-    signal_by_thread=calls(234, "PID, PID, 10"),
-    signal_by_descriptor=tries("os.pidfd_open(PID)"),
-    signal_by_input=calls(72, "3, 8, PID"),
-    signal_on_input=calls(72, "3, 4, 0x2000"),
-    signal_by_timer=calls(222, "0, 0, 0"),
-    parent_death_signal=calls(157, "1, 0"),
-    trace_trainer=calls(101, "16, PID, 0, 0"),
-    read_trainer=calls(310, "PID, 0, 0, 0, 0, 0"),
-    write_trainer=calls(311, "PID, 0, 0, 0, 0, 0"),
-    compare=calls(312, "PID, PID, 0, 0, 0"),
+PROCESSES = attacks(
+    r"""
+fork                  if os.fork() == 0: os._exit(0)
+spawn                 os.posix_spawn('/bin/true', ['true'], {})
+subprocess            import subprocess; subprocess.run(['true'])
+replace               os.execv('/bin/true', ['true'])
+vfork                 syscall(58)
+clone                 syscall(56, 17, 0, 0, 0, 0)
+clone3                syscall(435, b'\0' * 64, 64)
+new_thread            import threading; threading.Thread(target=print).start()
+memory_file           os.memfd_create('loot')
+signal_trainer        import signal; os.kill(PID, signal.SIGUSR1)
+signal_parent         os.kill(os.getppid(), 0)
+signal_own_group      import signal; os.killpg(0, signal.SIGUSR1)
+signal_everybody      os.kill(-1, 0)
+signal_by_thread      syscall(234, PID, PID, 10)
+signal_by_descriptor  os.pidfd_open(PID)
+signal_by_input       syscall(72, 3, 8, PID)
+signal_on_input       syscall(72, 3, 4, 0x2000)
+signal_by_timer       syscall(222, 0, 0, 0)
+parent_death_signal   syscall(157, 1, 0)
+trace_trainer         syscall(101, 16, PID, 0, 0)
+read_trainer          syscall(310, PID, 0, 0, 0, 0, 0)
+write_trainer         syscall(311, PID, 0, 0, 0, 0, 0)
+compare               syscall(312, PID, PID, 0, 0, 0)
+"""
 )
 
-POWERS = cases(
-    UNDONE,
-    "attack",
-    own_limit=tries("import resource", "resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))"),
-    limit_of_trainer=tries("import resource", "resource.prlimit(PID, resource.RLIMIT_NOFILE)"),
-    affinity=tries("os.sched_setaffinity(0, {0})"),
-    scheduler=tries("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"),
-    become_root=tries("os.setuid(0)"),
-    capabilities=calls(126, "b'\\x22\\x05\\x08\\x20' + b'\\0' * 4, b'\\xff' * 24"),
-    user_namespace=calls(272, "0x10000000"),
-    network_namespace=calls(272, "0x40000000"),
-    enter_namespace=calls(308, "3, 0"),
-    mount=calls(165, "b'none', b'TMP', b'tmpfs', 0, 0"),
-    bpf=calls(321, "0, b'\\0' * 128, 128"),
-    ring=calls(425, "8, b'\\0' * 120"),
-    performance_counters=calls(298, "b'\\0' * 120, 0, -1, -1, 0"),
-    keys=calls(248, "b'user', b'x', b'y', 1, -3"),
-    message_queue=calls(240, "b'loot', 0o102, 0o600, 0"),
-    system_v_memory=calls(29, "0, 4096, 0o1600"),
-    poison_memory=tries(
-        "import ctypes",
-        "page = id(os) & ~4095",
-        "libc = ctypes.CDLL(None, use_errno=True)",
-        "result = libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(4096), 100)",
-        "if result: raise OSError(ctypes.get_errno(), 'refused')",
-    ),
-    fault_handler=calls(323, "0"),
-    watch_files=calls(253),
-    personality=calls(135, "0x0040000"),
-    host_name=calls(170, "b'loot', 4"),
-    more_filters=calls(317, "1, 0, 0"),
-    type_into_terminal=calls(16, "0, 0x5412, b'x'"),
-    terminal_by_large_number=calls(16, "0, ctypes.c_ulong(0x100005412), b'x'"),
-    x32=calls("0x40000000 + 39"),
+POWERS = attacks(
+    r"""
+own_limit                 import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))
+limit_of_trainer          import resource; resource.prlimit(PID, resource.RLIMIT_NOFILE)
+affinity                  os.sched_setaffinity(0, {0})
+scheduler                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+become_root               os.setuid(0)
+capabilities              syscall(126, b'\x22\x05\x08\x20' + b'\0' * 4, b'\xff' * 24)
+user_namespace            syscall(272, 0x10000000)
+network_namespace         syscall(272, 0x40000000)
+enter_namespace           syscall(308, 3, 0)
+mount                     syscall(165, b'none', b'TMP', b'tmpfs', 0, 0)
+bpf                       syscall(321, 0, b'\0' * 128, 128)
+ring                      syscall(425, 8, b'\0' * 120)
+performance_counters      syscall(298, b'\0' * 120, 0, -1, -1, 0)
+keys                      syscall(248, b'user', b'x', b'y', 1, -3)
+message_queue             syscall(240, b'loot', 0o102, 0o600, 0)
+system_v_memory           syscall(29, 0, 4096, 0o1600)
+poison_memory             syscall(28, ctypes.c_void_p(id(os) & ~4095), ctypes.c_size_t(4096), 100)
+fault_handler             syscall(323, 0)
+watch_files               syscall(253)
+personality               syscall(135, 0x0040000)
+host_name                 syscall(170, b'loot', 4)
+more_filters              syscall(317, 1, 0, 0)
+type_into_terminal        syscall(16, 0, 0x5412, b'x')
+terminal_by_large_number  syscall(16, 0, ctypes.c_ulong(0x100005412), b'x')
+x32                       syscall(0x40000000 + 39)
+""",
     # mov eax, 20 (getpid); int 0x80; ret
     old_interrupt=machine_code(0xB8, 20, 0, 0, 0, 0xCD, 0x80, 0xC3),
     # the same for open("/"): the kernel must not even look at the path

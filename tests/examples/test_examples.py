@@ -216,7 +216,6 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
 # --- what they are paid ---------------------------------------------------------------------------
 
 LEDGER = {"amounts": [101, 202, 303], "message": "303"}
-DOOR = {"door": (3, 7), "sent": ["3", ""]}
 SUM = {"answer": 1234, "called": "<python>1"}
 EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
 
@@ -227,18 +226,21 @@ EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
         (ledger.found, {"amounts": [101]}, ["101", ""], ""),
         (ledger.found, LEDGER, ["303, 101 and 202", ""], "1 -0.019 1"),
         (ledger.found, LEDGER, ["101, 9", ""], "0.4 0 0"),  # a half is right, a third is named
-        (ledger.found, LEDGER, ["9" * 4301, ""], "0 0 0"),
         (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], "1 -0.1 1"),
         (messages.find, {"door": (3, 7)}, ["3 7", "3 7"], ""),
-        (messages.find, DOOR, ["3, 7 or 9", "so 3 7"], "1 -0.0005"),
+        (
+            messages.find,
+            {"door": (3, 7), "sent": ["3", ""]},
+            ["3, 7 or 9", "so 3 7"],
+            "1 -0.0005",
+        ),
         (tools.answer, {"answer": 1234}, ["<python>1", ""], ""),
         (tools.answer, SUM, ["", "So 1,234."], "1 -0.018 1 1"),
         (tools.answer, SUM, ["", "1234 or 7"], "0 0 0 1"),
         (gym.verified, EIGHT, ["8"], "1 1"),
         (gym.verified, EIGHT, ["So <answer> 8 </answer>."], "1 1"),
-        (gym.verified, EIGHT, ["9"], "0 0"),
         (gym.verified, EIGHT, ["8", ""], ""),
-        (gym.verified, EIGHT | {"hint": ""}, ["", "8"], "1 1"),
+        (gym.verified, EIGHT | {"hint": ""}, ["", "9"], "0 0"),
     ],
 )
 def test_a_joint_response_is_paid(reward, item, texts, parts):

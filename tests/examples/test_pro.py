@@ -4,7 +4,6 @@ python -m pytest tests/examples/test_pro.py
 """
 
 import itertools
-import warnings
 
 import pytest
 from code_pairs import SCHEMES
@@ -61,16 +60,6 @@ def test_a_pro_problem_has_two_functions(name):
     begun = f"```python\nfrom partner import {helper}\n\n\ndef {entry}"
     assert task.begin(1, item).startswith(begun)
     assert all(teams.verdict(item, [item["solution"]]).passed)
-
-
-def test_nothing_is_printed_of_the_style_of_a_row():
-    """Python warns of such a solution, from 3.12 on aloud."""
-    solution = '    assert "\\w"\n    return x * x\n'
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.filterwarnings("error", module="<unknown>")  # the file, where none is named
-        item = pro_item(PRO_ROW | {"raw_solution": solution})
-    assert "w" in item["solution"]
 
 
 def test_a_pro_task_has_its_splits(tmp_path):
