@@ -7,7 +7,18 @@ text and no thread can upset them.
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from code_pairs import EVEN, FILTERED, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
+from code_pairs import (
+    EVEN,
+    FILTERED,
+    GARBAGE,
+    HACKS,
+    SCHEMES,
+    SQUARES,
+    TESTS,
+    main,
+    teams_of,
+    thrown,
+)
 from helpers import total, watch
 
 import rewards
@@ -83,60 +94,117 @@ def test_one_agent_writes_both():
     assert total(code(all_three, helpers=["aux", "square"])) == 4.0
 
 
-LATER = "from __future__ import annotations\n"
-HONEST = {  # helper, main: whatever defines a helper, and whatever it gives, the team earns 4.0
-    "an alias": ("def even(x):\n    return x % 2 == 0\naux = even\n", FILTERED),
-    "an instance": (
-        "class Even:\n    def __call__(self, x):\n        return x % 2 == 0\n\naux = Even()\n",
-        FILTERED,
-    ),
-    "a class": (
-        "class aux:\n    def __init__(self, x):\n        self.x = x\n"
-        "    def __bool__(self):\n        return self.x % 2 == 0\n",
-        FILTERED,
-    ),
-    "a filled table": (
-        "EVEN = {}\ndef fill():\n    EVEN.update({str(2 * x): 1 for x in range(5)})\n"
-        "fill()\ndef aux(x):\n    return str(x)[-1] in EVEN\n",
-        FILTERED,
-    ),
-    # what a function is made of costs nothing
-    "in a fence": (f"```python\n{EVEN}```", FILTERED),
-    "with comments": (
-        EVEN.replace("return", '"""Is x even?"""\n    # divided by 2\n    return'),
-        FILTERED,
-    ),
-    "annotations that nobody reads": (LATER + EVEN, LATER + FILTERED.replace("xs)", "xs: X)")),
-    "a constant table": (
-        "def aux():\n    return '02468'\n",
-        main("return sum(x * x for x in xs if str(x)[-1] in aux())"),
-    ),
-    "a function comes back": (
-        "def aux(d):\n    return lambda x: x % d == 0\n",
-        main("even = aux(2)\nreturn sum(x * x for x in xs if even(x))"),
-    ),
-    "in place, without a value": (
-        "def aux(xs):\n    xs[:] = [x for x in xs if x % 2 == 0]\n",
-        main("xs = list(xs)\naux(xs)\nreturn sum(x * x for x in xs)"),
-    ),
-    "a fallback that does less well": (
-        EVEN,
-        main("try:\n    return sum(x * x for x in xs if aux(x))\nexcept Exception:\n    return 0"),
-    ),
-    "main prepares what the helper gets": (
-        "def aux(digits):\n    return sum(int(d) ** 2 for d in digits.split())\n",
-        main("return aux(' '.join(str(x) for x in xs if x % 2 == 0))"),
-    ),
-    "a decorator of main": (
-        "def aux(f):\n    return lambda xs: f([x for x in xs if x % 2 == 0])\n",
-        "@aux\n" + main("return sum(x * x for x in xs)"),
-    ),
-}
+# Whatever defines a helper, and whatever it gives, the team earns 4.
+HONEST = teams_of('''
+=== an alias: 4
+def even(x):
+    return x % 2 == 0
+aux = even
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== an instance: 4
+class Even:
+    def __call__(self, x):
+        return x % 2 == 0
+
+aux = Even()
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== a class: 4
+class aux:
+    def __init__(self, x):
+        self.x = x
+    def __bool__(self):
+        return self.x % 2 == 0
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== a filled table: 4
+EVEN = {}
+def fill():
+    EVEN.update({str(2 * x): 1 for x in range(5)})
+fill()
+def aux(x):
+    return str(x)[-1] in EVEN
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== in a fence: 4
+```python
+def aux(x):
+    return x % 2 == 0
+```
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== with comments: 4
+def aux(x):
+    """Is x even?"""
+    # divided by 2
+    return x % 2 == 0
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== annotations that nobody reads: 4
+from __future__ import annotations
+def aux(x):
+    return x % 2 == 0
+---
+from __future__ import annotations
+def solve(xs: X):
+    return sum(x * x for x in xs if aux(x))
+=== a constant table: 4
+def aux():
+    return '02468'
+---
+def solve(xs):
+    return sum(x * x for x in xs if str(x)[-1] in aux())
+=== a function comes back: 4
+def aux(d):
+    return lambda x: x % d == 0
+---
+def solve(xs):
+    even = aux(2)
+    return sum(x * x for x in xs if even(x))
+=== in place, without a value: 4
+def aux(xs):
+    xs[:] = [x for x in xs if x % 2 == 0]
+---
+def solve(xs):
+    xs = list(xs)
+    aux(xs)
+    return sum(x * x for x in xs)
+=== a fallback that does less well: 4
+def aux(x):
+    return x % 2 == 0
+---
+def solve(xs):
+    try:
+        return sum(x * x for x in xs if aux(x))
+    except Exception:
+        return 0
+=== main prepares what the helper gets: 4
+def aux(digits):
+    return sum(int(d) ** 2 for d in digits.split())
+---
+def solve(xs):
+    return aux(' '.join(str(x) for x in xs if x % 2 == 0))
+=== a decorator of main: 4
+def aux(f):
+    return lambda xs: f([x for x in xs if x % 2 == 0])
+---
+@aux
+def solve(xs):
+    return sum(x * x for x in xs)
+''')
 
 
 @pytest.mark.parametrize("name", HONEST)
 def test_a_helper_may_be_defined_in_any_way_and_give_anything(name):
-    assert total(code(*HONEST[name])) == 4.0
+    _, *team, earned = HONEST[name]
+    assert total(code(*team)) == earned
 
 
 def test_what_does_not_end_is_no_evidence(monkeypatch):
@@ -149,39 +217,38 @@ def test_what_does_not_end_is_no_evidence(monkeypatch):
 
 
 # helper, main, p and c: the empty list's test needs no helper, so c is (p - 0.2) / 0.8. The values
-# were computed with exec, without the sandbox.
-SLOPE = {
-    "below 7": ("def aux(x):\n    return x % 2 == 0 and x < 7\n", FILTERED, 0.6, 0.5),
-    "main looks for it": (
-        EVEN,
-        main("return sum(x * x for x in xs if aux(x) and x < 11)"),
-        0.8,
-        0.75,
-    ),
-    "a list": (
-        "def aux(xs):\n    return [x for x in xs if x % 2 == 0 and x < 7]\n",
-        main("return sum(x * x for x in aux(xs))"),
-        0.6,
-        0.5,
-    ),
-    "the whole": (
-        "def aux(xs):\n    return sum(x * x for x in xs if x % 2 == 0 and x < 7)\n",
-        main("return aux(xs)"),
-        0.6,
-        0,  # the stand-in `value` for main passes as many
-    ),
-    "trivial": (
-        "def aux(xs):\n    return [xs]\n",
-        main("return sum(x * x for x in aux(xs)[0] if x % 2 == 0 and x < 11)"),
-        0.8,
-        0,  # the stand-in `args` for the helper is the same
-    ),
-}
+# were computed with exec, without the sandbox. In the last two, a stand-in passes as many tests.
+SLOPE = teams_of("""
+=== below 7: 0.6 0.5
+def aux(x):
+    return x % 2 == 0 and x < 7
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== main looks for it: 0.8 0.75
+def aux(x):
+    return x % 2 == 0
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x) and x < 11)
+=== the whole: 0.6 0
+def aux(xs):
+    return sum(x * x for x in xs if x % 2 == 0 and x < 7)
+---
+def solve(xs):
+    return aux(xs)
+=== trivial: 0.8 0
+def aux(xs):
+    return [xs]
+---
+def solve(xs):
+    return sum(x * x for x in aux(xs)[0] if x % 2 == 0 and x < 11)
+""")
 
 
 @pytest.mark.parametrize("name", SLOPE)
 def test_the_slope_below_a_right_answer(name):
-    *team, p, c = SLOPE[name]
+    _, *team, p, c = SLOPE[name]
     scores = code(*team)
     assert scores["tests"] == p
     assert scores["cooperation"] == pytest.approx((1 - p) * c)

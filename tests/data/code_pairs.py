@@ -38,7 +38,7 @@ def main(body):
 FILTERED = main("return sum(x * x for x in xs if aux(x))")
 
 
-def teams(text, item=SQUARES):
+def teams_of(text, item=SQUARES):
     """Return name: item, helper, main function, totals. "=== name: totals" stands above a team."""
     table = {}
     for head, programs in blocks(text):
@@ -49,7 +49,7 @@ def teams(text, item=SQUARES):
 
 
 # With three tests of five, c is 1/2: without a helper or a main, the empty list alone passes.
-SCHEMES = teams("""
+SCHEMES = teams_of("""
 === strategy filter: 4 4
 def aux(x):
     return x % 2 == 0
@@ -134,7 +134,7 @@ def aux(x):
 def solve(xs):
     return aux(-99)
 """)
-SCHEMES |= teams(
+SCHEMES |= teams_of(
     """
 === coordinator by search: 4 4
 def aux(n):
@@ -148,7 +148,7 @@ def solve(xs):
 """,
     REACH,
 )
-SCHEMES |= teams(
+SCHEMES |= teams_of(
     """
 === decorator, and a test shows what it adds: 4 4
 def aux(xs):
@@ -163,7 +163,7 @@ def solve(xs):
 )
 
 # The last three are limits: no stand-in does what main undoes, or agrees with all that main knows.
-HACKS = teams("""
+HACKS = teams_of("""
 === with its type: 2.5 4
 def aux(x):
     return (type(x).__name__, x)
