@@ -20,7 +20,7 @@ FAILED = 1  # pytest's exit status; that of a test which does not run is another
 BREAKS = tomllib.loads((ROOT / "tests/breaks.toml").read_text("utf-8"))["break"]
 
 
-def run_tests(copy: Path, *tests: str) -> int:
+def run_tests(copy, *tests):
     """Return pytest's exit status. It runs in a fork, which need not import the libraries."""
     child = os.fork()
     if not child:
@@ -37,7 +37,7 @@ def run_tests(copy: Path, *tests: str) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def main(word: str = "") -> None:
+def main(word=""):
     rows = [row for row in BREAKS if word in row["file"] or word in row["test"]]
     caught = 0
     for name in LIBRARIES:

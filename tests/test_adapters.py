@@ -29,7 +29,7 @@ from training.flags import part_of
 TINY = str(EMBEDDED)
 
 
-def logits(model) -> torch.Tensor:
+def logits(model):
     with torch.no_grad():
         return model(input_ids=torch.arange(40)[None]).logits
 

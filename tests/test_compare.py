@@ -18,19 +18,19 @@ from training.run_folder import lock_run_folder
 STEPS = [{"return": 0.1 * step} for step in range(5)]
 
 
-def write(folder, name: str, seed: int = 0, value: float = 0.5, parts=(), **recorded):
+def write(folder, name, seed=0, value=0.5, parts=(), **recorded):
     """Write a finished run whose held-out return is a value."""
     after = {"return": value, "greedy/return": value, "metric/pass": value, **dict(parts)}
     return write_run(folder / name, seed, STEPS, after=after, **recorded)
 
 
-def table_of(folder, *metrics: str) -> pandas.DataFrame:
+def table_of(folder, *metrics):
     """Return the table of --csv of the runs in a folder, by kind, group and metric."""
     runs.compare([str(folder)], None, metrics, csv=folder / "csv")
     return pandas.read_csv(folder / "csv", index_col=["kind", "group", "metric"])
 
 
-def groups_of(*folders, by=None) -> dict[str, list[int]]:
+def groups_of(*folders, by=None):
     """Return the seeds of each group."""
     rows = runs.read_runs(list(map(str, folders)))
     runs.group_runs(rows, by)

@@ -11,7 +11,7 @@ from policies import loading
 from training import defaults
 
 
-def resolved(argv: str) -> int:
+def resolved(argv):
     args = train.parse(argv.split())
     defaults.resolve_bits(args)
     return args.bits

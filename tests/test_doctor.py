@@ -24,7 +24,7 @@ ATOMIC = {"metric/pass": (0.6, 0.95), "reward/cooperation": (0.01, 0.02)}
 TEXT = {"reward/coherence": (0.1, 0.4), "reward/consistency": (0.2, 0.2)}
 
 
-def verdicts(folder, steps: int = 60, **ends) -> dict[str, str]:
+def verdicts(folder, steps=60, **ends):
     """Return what each sign says of a run whose metrics go from their first to their last value."""
     pairs = {name: pair for name, pair in (HEALTHY | ends).items() if pair}
     rows = []

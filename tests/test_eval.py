@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 from helpers import (
@@ -37,16 +36,16 @@ METHODS = words("trained naive sequential discussion only-0 only-1 single")
 
 
 @pytest.fixture(scope="module")
-def team(tmp_path_factory) -> Path:
+def team(tmp_path_factory):
     return train_run(tmp_path_factory.mktemp("runs") / "team", SMALL)
 
 
 @pytest.fixture(scope="module")
-def solo(team) -> Path:
+def solo(team):
     return train_run(team.parent / "solo", SMALL, "--num-agents 1")
 
 
-def evaluated(folder: Path, *flags) -> Path:
+def evaluated(folder, *flags):
     """Evaluate, and return the folder of every file that it can write."""
     folder.mkdir()
     run_eval(*flags, f"--json {folder}/json --csv {folder}/csv --samples {folder}/samples")
@@ -54,16 +53,16 @@ def evaluated(folder: Path, *flags) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(team, solo) -> Path:
+def whole(team, solo):
     """A whole evaluation of both runs."""
     return evaluated(team.parent / "whole", f"--run {team} {solo} --limit 2 --num-samples 4")
 
 
-def methods(path: Path) -> dict:
+def methods(path):
     return read_json(path / "json")["methods"]
 
 
-def records(path: Path, method: str) -> list[dict]:
+def records(path, method):
     """The sampled records of a method."""
     lines = read_records(path / "samples")
     return [line for line in lines if line["method"] == method and not line["greedy"]]

@@ -14,10 +14,8 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -53,7 +51,7 @@ lengths.maximum = 6.0
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def whole(tmp_path_factory):
     return train_run(tmp_path_factory.mktemp("whole") / "run", FOUR)
 
 
@@ -127,7 +125,7 @@ def test_what_breaks_a_run_loses_no_step(
     assert_same_end(path, whole)
 
 
-def assert_same_end(path: Path, other: Path):
+def assert_same_end(path, other):
     one, two = (read_json(run / "summary.json") for run in (path, other))
     assert one["after"] == two["after"]
 
@@ -142,7 +140,7 @@ def test_a_run_that_is_not_finished_plays(whole, tmp_path, capsys):
 # --- processes that are killed or signalled -------------------------------------------------------
 
 
-def start(path: Path, steps: int) -> subprocess.Popen:
+def start(path, steps):
     """A training in a process of its own, from where it was killed."""
     argv = f"{SMALL} --max-steps {steps} --run {path}"
     if (path / "args.json").exists():
@@ -152,7 +150,7 @@ def start(path: Path, steps: int) -> subprocess.Popen:
     return started(command(argv))
 
 
-def wait(process: subprocess.Popen, condition):
+def wait(process, condition):
     deadline = time.monotonic() + 900
     while not condition():
         assert process.poll() is None, "it ended by itself"
@@ -160,13 +158,13 @@ def wait(process: subprocess.Popen, condition):
         time.sleep(0.0005)
 
 
-def written(path: Path) -> int:
+def written(path):
     """Return the number of lines of metrics."""
     file = path / "metrics.jsonl"
     return file.read_text().count("\n") if file.exists() else 0
 
 
-def moments(path: Path) -> dict:
+def moments(path):
     """How to see a moment of a process's life."""
     before = written(path)
     return {

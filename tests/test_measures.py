@@ -32,7 +32,7 @@ def test_a_paired_comparison_sees_what_two_errors_do_not():
 OWN = {"pass@k": "metric/pass", "accuracy@k": "tests", "coop_rate": "cooperation"}
 
 
-def record(method, item, sample, passed, greedy=False, tokens=((3, 5),)) -> dict:
+def record(method, item, sample, passed, greedy=False, tokens=((3, 5),)):
     parts = dict.fromkeys(("tests", "metric/pass"), float(passed))
     turn = {"responses": [str(sample), "b"], "parts": parts | {"cooperation": 1.5 * passed}}
     return {

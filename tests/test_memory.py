@@ -19,7 +19,7 @@ PROMPTS = [tuple(range(3, 12 - number)) for number in range(6)]
 AGENTS = [0, 0, 0, 1, 1, 1]
 
 
-def tokens(base) -> list[list[list[int]]]:
+def tokens(base):
     answers = decoding.decode(base, PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN)
     return [[response.tokens for response in responses] for responses in answers]
 
@@ -59,7 +59,7 @@ SHORTAGES = [
 ]
 
 
-def scarce(monkeypatch, module, name: str, most: int, error=SHORTAGES[0]):
+def scarce(monkeypatch, module, name, most, error=SHORTAGES[0]):
     """From now on memory runs out where more than so many rows are run at once."""
     whole = getattr(module, name)
 

@@ -7,7 +7,6 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from helpers import ROOT, edit_json, read_json, run_eval, write_lines, write_run
@@ -15,7 +14,7 @@ from helpers import ROOT, edit_json, read_json, run_eval, write_lines, write_run
 EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\ud800"
 
 
-def sample(step: int, problem: int, turn: int, number: int = 0, responses=None) -> dict:
+def sample(step, problem, turn, number=0, responses=None):
     """Return a line of samples.jsonl. Sample 0 has a bonus, 1 has the reward."""
     return {
         "step": step,
@@ -30,7 +29,7 @@ def sample(step: int, problem: int, turn: int, number: int = 0, responses=None) 
 
 
 @pytest.fixture
-def run(tmp_path) -> Path:
+def run(tmp_path):
     """A run of three steps of two turns. Steps 0 and 1 have the same problem."""
     steps = [{"return": 0.1, "kl/0": 0.1, "scheme/other": 1.0}] * 3
     run = write_run(tmp_path / "run", steps=steps, after={"return": 0.5})
@@ -42,12 +41,12 @@ def run(tmp_path) -> Path:
 
 
 @pytest.fixture
-def bare(tmp_path) -> Path:
+def bare(tmp_path):
     """A run that has not come to its end, and wrote no samples."""
     return write_run(tmp_path / "bare", steps=[{"return": 0.1}])
 
 
-def page_of(*runs: Path) -> Path:
+def page_of(*runs):
     run_eval("page", *runs)
     return runs[0] / "page.html"
 

@@ -3,7 +3,6 @@ python -m pytest tests/test_plugins.py
 """
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ reward.maximum = np.float32(0.5)
 """
 
 
-def write(folder: Path, stem: str = "mine") -> str:
+def write(folder, stem="mine"):
     """A plug-in that imports the file beside it, which holds its folder's name."""
     folder.mkdir()
     neighbour = f"neighbour_in_{folder.name}"
@@ -60,12 +59,12 @@ def write(folder: Path, stem: str = "mine") -> str:
     return f"{folder}/{stem}.py"
 
 
-def options(task: str, *flags: str) -> TaskOptions:
+def options(task, *flags):
     return part_of(train.parse(["--task", task, *flags]), TaskOptions)
 
 
 @pytest.fixture
-def file(tmp_path) -> str:
+def file(tmp_path):
     return write(tmp_path / "folder")
 
 

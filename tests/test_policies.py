@@ -80,7 +80,7 @@ def assert_same_answers(fast, slow):
         assert_close(got.entropy, want.entropy)
 
 
-def rows_of(prompts, agents, answers) -> list[Row]:
+def rows_of(prompts, agents, answers):
     rows = []
     for prompt, agent, responses in zip(prompts, agents, answers, strict=True):
         for number, response in enumerate(responses):
@@ -139,7 +139,7 @@ KINDS = {  # what differs from a real configuration of the kind is its size alon
 }
 
 
-def small_kind(kind: str, **changes):
+def small_kind(kind, **changes):
     """A small random model of a kind, from its own configuration class."""
     torch.manual_seed(0)
     ends = {"pad_token_id": 0, "bos_token_id": EOS, "eos_token_id": EOS}
@@ -157,7 +157,7 @@ PROMPTS = [(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)]
 AGENTS = [0, 0, 1, 2]
 
 
-def turns_of(agents) -> list[Row]:
+def turns_of(agents):
     """Return rows of three turns. Each response begins with a token of its own.
 
     A later prompt goes on with an earlier response, or with its beginning, or with none. Problem 1
@@ -337,7 +337,7 @@ def test_decoding_ends_when_every_row_has_its_stop(begun, monkeypatch):
         assert {response.text for response in responses} <= {"", begun}  # the second with an EOS
 
 
-def embedded_tokenizer(*special: str):
+def embedded_tokenizer(*special):
     tokenizer = transformers.AutoTokenizer.from_pretrained(EMBEDDED)
     tokenizer.add_tokens([AddedToken(text, special=True) for text in special])
     return tokenizer
@@ -474,7 +474,7 @@ def test_a_small_base_passes_the_gradient_of_its_weights(bits, tmp_path):
         assert (got[name] - want[name]).norm() < rounding(eps) * want[name].norm(), name
 
 
-def weight_of(layer) -> torch.Tensor:
+def weight_of(layer):
     """The weights of a layer of 16, 8 or 4 bits, in 32."""
     if hasattr(layer.weight, "quant_state"):
         return bitsandbytes.functional.dequantize_4bit(layer.weight.data, layer.weight.quant_state)

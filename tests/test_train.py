@@ -46,22 +46,22 @@ for agent in (0, 1):
     NAMES |= {f"entropy/{agent}", f"kl/{agent}", f"grad_norm/{agent}"}
 
 
-def command(*flags) -> list[str]:
+def command(*flags):
     return words(sys.executable, ROOT / "train.py", *flags)
 
 
-def run(path: Path, *flags) -> Path:
+def run(path, *flags):
     return train_run(path, SMALL, *flags)
 
 
-def lines(path: Path, name: str) -> list[dict]:
+def lines(path, name):
     """Lines of a run's file, without what is timing."""
     timing = re.compile("seconds|tokens_per_second|memory_gib")
     rows = read_records(path / name)
     return [{k: v for k, v in row.items() if not timing.search(k)} for row in rows]
 
 
-def adapters(path: Path) -> dict[str, torch.Tensor]:
+def adapters(path):
     """Everything in a run's checkpoint that was trained, and its optimizer's moments."""
     state = checkpoint_of(path)
     weights = dict(state["state_dict"])
@@ -70,7 +70,7 @@ def adapters(path: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def assert_same_run(path: Path, other: Path):
+def assert_same_run(path, other):
     for name in ("metrics.jsonl", "samples.jsonl"):
         assert lines(path, name) == lines(other, name)
     weights = adapters(path)
@@ -221,7 +221,7 @@ def test_two_steps_are_one_and_one_more(argv, trained, tmp_path, monkeypatch):
     assert bool(read_json(part / "summary.json")["after"]) == ("--eval-limit" not in argv)
 
 
-def agents(path: Path) -> dict[int, bytes]:
+def agents(path):
     """Return the weights that a run saved, by agent."""
     files = path.glob("agents/*/*.safetensors")
     return {int(file.parent.name): file.read_bytes() for file in files}
