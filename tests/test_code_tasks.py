@@ -9,6 +9,7 @@ from pathlib import Path
 import datasets
 import pandas
 import pytest
+from blocks import blocks
 
 import tasks
 import train
@@ -101,41 +102,99 @@ def test_splits_are_the_papers_rows_or_fifths(task, count, borders, monkeypatch)
     assert all(rows == [*range(rows[0], rows[-1] + 1)] for rows in splits)
 
 
-SPLIT = {  # body of check(candidate): its tests, without indentation; f is the entry point
-    "assert True\nassert abs(1) == 1, 'x'\nassert candidate(1)": ["assert f(1)"],
-    "x = 3\nz = x + 1\nassert candidate(z)\nassert candidate(0)": [
-        "x = 3\nz = x + 1\nassert candidate(z)",
-        "assert f(0)",
-    ],
-    "n = 0\nfor i in range(3):\n    n += candidate(i)\nassert n == 3\nassert candidate(1)": [
-        "n = 0\nfor i in range(3):\n    n += candidate(i)\nassert n == 3",
-        "assert f(1)",
-    ],
-    "def same(a, b):\n    assert a == b\nsame(candidate(1), 2)\nsame(candidate(2), 3)": [
-        "def same(a, b):\n    assert a == b\nsame(candidate(1), 2)",
-        "def same(a, b):\n    assert a == b\nsame(candidate(2), 3)",
-    ],
-    "try:\n    candidate(0)\n    assert False\nexcept ValueError:\n    pass": [
-        "try:\n    candidate(0)\n    assert False\nexcept ValueError:\n    pass"
-    ],
-    "r = candidate(1)\nassert r == 1\nassert r < 2": [
-        "r = candidate(1)\nassert r == 1",
-        "r = candidate(1)\nassert r < 2",
-    ],
-    '"""About this."""\nprint\nassert candidate(1)': ["assert f(1)"],
-    "assert [candidate(f) for f in [1]]": ["assert [candidate(f) for f in [1]]"],
-    "assert f(lambda candidate: candidate)": ["assert f(lambda candidate: candidate)"],
-}
+# The body of check(candidate), and its tests; f is the entry point.
+SPLIT = '''
+=== what calls nothing is no test
+assert True
+assert abs(1) == 1, 'x'
+assert candidate(1)
+---
+assert f(1)
+=== what a test needs goes with it
+x = 3
+z = x + 1
+assert candidate(z)
+assert candidate(0)
+---
+x = 3
+z = x + 1
+assert candidate(z)
+---
+assert f(0)
+=== a loop
+n = 0
+for i in range(3):
+    n += candidate(i)
+assert n == 3
+assert candidate(1)
+---
+n = 0
+for i in range(3):
+    n += candidate(i)
+assert n == 3
+---
+assert f(1)
+=== a function of check
+def same(a, b):
+    assert a == b
+same(candidate(1), 2)
+same(candidate(2), 3)
+---
+def same(a, b):
+    assert a == b
+same(candidate(1), 2)
+---
+def same(a, b):
+    assert a == b
+same(candidate(2), 3)
+=== a try
+try:
+    candidate(0)
+    assert False
+except ValueError:
+    pass
+---
+try:
+    candidate(0)
+    assert False
+except ValueError:
+    pass
+=== a name that two tests read
+r = candidate(1)
+assert r == 1
+assert r < 2
+---
+r = candidate(1)
+assert r == 1
+---
+r = candidate(1)
+assert r < 2
+=== a text and a name
+"""About this."""
+print
+assert candidate(1)
+---
+assert f(1)
+=== a local name that is the function's
+assert [candidate(f) for f in [1]]
+---
+assert [candidate(f) for f in [1]]
+=== a candidate of its own
+assert f(lambda candidate: candidate)
+---
+assert f(lambda candidate: candidate)
+'''
 
 
-@pytest.mark.parametrize("body", SPLIT)
-def test_statements_that_assert_become_tests(body):
+@pytest.mark.parametrize(("name", "programs"), blocks(SPLIT))
+def test_statements_that_assert_become_tests(name, programs):
+    body, *wanted = programs.strip().split("\n---\n")
     tests = split_tests(f"def check(candidate):\n{textwrap.indent(body, '    ')}", "f")
     for number, test in enumerate(tests):
         if test.startswith("def _check(candidate):\n"):
             inner = test.removeprefix("def _check(candidate):\n").removesuffix("\n_check(f)")
             tests[number] = textwrap.dedent(inner).strip()
-    assert tests == SPLIT[body]
+    assert tests == wanted, name
 
 
 def test_what_stands_outside_check_rides_along_where_it_is_needed():

@@ -4,6 +4,7 @@ Runs are written by hand. Statistics are computed a second time, with published 
 """
 
 import itertools
+import json
 import math
 import re
 from statistics import mean, stdev
@@ -51,38 +52,39 @@ def test_what_changes_no_experiment_makes_no_group(tmp_path):
     assert "\n\nengine: True (all), False (all)" in said
 
 
-ALL = "return reward/x metric/pass"
+METRICS = ("return", "reward/x", "metric/pass")
+# A flag, its values in two groups, and how many seeds of each of METRICS are subtracted. A group of
+# one agent is the control, and one of two schedules has a run that went on with another.
+DIFFERENT = """
+advantage    "mean"              "std"               1 1 1
+num_agents   2                   1                   1 1 1
+lr           [1e-4, 1e-4, 2e-4]  [1e-4, 2e-4, 2e-4]  1 1 1
+bases        {"m": "1"}          {"m": "2"}          1 1 1
+max_steps    [5]                 [3, 5]              1 1 1
+items        {"test": "1"}       {"test": "2"}       0 0 0
+eval_limit   100                 7                   0 0 0
+maximum      4.0                 3.0                 0 0 1
+unit         "turn"              "episode"           0 0 1
+turns        1                   2                   0 0 1
+gamma        1.0                 0.5                 0 0 1
+reward       null                "code_pass"         0 0 1
+"""
 
 
-@pytest.mark.parametrize(
-    ("name", "one", "other", "units", "subtracted"),
-    [
-        ("advantage", "mean", "std", 0, ALL),
-        ("num_agents", 2, 1, 0, ALL),  # the control, on the same items
-        ("lr", [1e-4, 1e-4, 2e-4], [1e-4, 2e-4, 2e-4], 0, ALL),
-        ("bases", {"m": "1"}, {"m": "2"}, 0, ALL),
-        ("max_steps", [5], [3, 5], 0, ALL),  # a run that went on with another schedule
-        ("items", {"test": "1"}, {"test": "2"}, 1, ""),
-        ("eval_limit", 100, 7, 1, ""),
-        ("maximum", 4.0, 3.0, 1, "metric/pass"),
-        ("unit", "turn", "episode", 1, "metric/pass"),
-        ("turns", 1, 2, 1, "metric/pass"),
-        ("gamma", 1.0, 0.5, 1, "metric/pass"),
-        ("reward", None, "code_pass", 1, "metric/pass"),
-    ],
-)
-def test_measures_of_other_problems_or_units_are_not_subtracted(
-    name, one, other, units, subtracted, tmp_path
-):
+@pytest.mark.parametrize("row", DIFFERENT.strip().split("\n"))
+def test_measures_of_other_problems_or_units_are_not_subtracted(row, tmp_path):
     """What tells experiments apart does so whoever else is named, and some of it the unit, too."""
-    write(tmp_path, "x", 0, parts={"reward/x": 1.0}, **{name: one})
-    write(tmp_path, "y", 1, parts={"reward/x": 1.0}, **{name: other})
+    name, one, other, counts = re.split(" {2,}", row)
+    one = {"parts": {"reward/x": 1.0}, name: json.loads(one)}
+    other = {"parts": {"reward/x": 1.0}, name: json.loads(other)}
+    write(tmp_path, "x", 0, **one)
+    write(tmp_path, "y", 1, **other)
     assert list(groups_of(tmp_path).values()) == [[0], [1]]
-    assert len(groups_of(tmp_path, by=["temperature"])) == 1 + units
-    write(tmp_path, "y2", 0, parts={"reward/x": 1.0}, **{name: other})
-    counts = table_of(tmp_path, *ALL.split()).loc["difference"]["count"].tolist()
-    assert counts == [int(metric in subtracted.split()) for metric in ALL.split()]
-    write(tmp_path, "z", 2, **{name: one}, top_k=7)
+    assert len(groups_of(tmp_path, by=["temperature"])) == (1 if counts == "1 1 1" else 2)
+    write(tmp_path, "y2", 0, **other)
+    subtracted = table_of(tmp_path, *METRICS).loc["difference"]["count"].tolist()
+    assert subtracted == list(map(int, counts.split()))
+    write(tmp_path, "z", 2, **one, top_k=7)
     assert list(groups_of(tmp_path).values()) == [[0], [1, 0], [2]]
 
 

@@ -1,36 +1,42 @@
 """Signs of failure on made-up runs, seen and not seen: python -m pytest tests/test_doctor.py"""
 
+import re
+
 import pytest
 from helpers import write_run
 
 from evaluation import doctor
 
-HEALTHY = {
-    "return": (0.35, 0.9),
-    "groups_with_gradient": (0.98, 0.5),
-    "turn_0/reward": (1.4, 3.6),
-    "completions/0/mean_length": (25, 20),
-    "completions/1/mean_length": (25, 22),
-    "reward/tests": (0.2, 0.9),
-    "reward/cooperation": (0.1, 1.2),
-    "metric/pass": (0.15, 0.85),
-    "metric/aux_called": (0.15, 0.9),
-    "metric/wrapper": (0.05, 0.05),
-}
-FLAT = {"groups_with_gradient": (0, 0)}
-SHOCK = {"turn_1/reward": (1.0, 2.4), "mean_turns": (2.0, 2.0)}
-STILL = {"reward/tests": (0.3, 0.3)}
-ATOMIC = {"metric/pass": (0.6, 0.95), "reward/cooperation": (0.01, 0.02)}
-TEXT = {"reward/coherence": (0.1, 0.4), "reward/consistency": (0.2, 0.2)}
+HEALTHY = """
+return 0.35 0.9
+groups_with_gradient 0.98 0.5
+turn_0/reward 1.4 3.6
+completions/0/mean_length 25 20
+completions/1/mean_length 25 22
+reward/tests 0.2 0.9
+reward/cooperation 0.1 1.2
+metric/pass 0.15 0.85
+metric/aux_called 0.15 0.9
+metric/wrapper 0.05 0.05
+"""
 
 
-def verdicts(folder, steps=60, **ends):
-    """Return what each sign says of a run whose metrics go from their first to their last value."""
-    pairs = {name: pair for name, pair in (HEALTHY | ends).items() if pair}
-    rows = []
-    for step in range(steps):
-        done = min(2 * step / steps, 1)
-        rows.append({name: low + (high - low) * done for name, (low, high) in pairs.items()})
+def values_of(text):
+    """Return the first and the last value of each metric. One that is not logged has none."""
+    values = {}
+    for metric in re.split(", |\n", text.strip()):
+        name, *ends = metric.split()
+        values[name] = list(map(float, ends))
+    return values
+
+
+def verdicts(folder, metrics=HEALTHY, steps=60):
+    """Return what each sign says of a run that has these metrics, and is healthy otherwise."""
+    rows = [{} for _ in range(steps)]
+    for name, ends in (values_of(HEALTHY) | values_of(metrics)).items():
+        for step, row in enumerate(rows):
+            if ends:
+                row[name] = ends[0] + (ends[1] - ends[0]) * min(2 * step / steps, 1)
     lines = doctor.report(str(write_run(folder / "run", steps=rows))).splitlines()
     return {line[:24].strip(): line[24:] for line in lines}
 
@@ -43,33 +49,35 @@ def test_a_healthy_run_shows_no_sign(tmp_path):
     assert "fewer than 20 steps" in str(verdicts(tmp_path / "short", steps=19))
 
 
-@pytest.mark.parametrize(
-    ("sign", "says", "ends"),
-    [
-        ("nothing to learn", "SEEN", FLAT | {"return": (0.1, 0.1)}),
-        ("nothing to learn", "not", FLAT | {"return": (0.99, 0.99)}),
-        ("nothing to learn", "cannot", {"groups_with_gradient": None}),
-        ("silent agent", "SEEN", {"completions/0/mean_length": (25, 1)}),
-        ("silent agent", "not", {"completions/0/mean_length": (1.5, 1.5)}),  # as the task has it
-        ("trivial cooperation", "SEEN", {"metric/aux_called": (0.15, 0.02)}),
-        ("trivial cooperation", "SEEN", {"metric/wrapper": (0.05, 0.6)}),
-        # a team that passes nothing yet, and one agent
-        ("trivial cooperation", "not", {"metric/pass": (0, 0.05), "metric/aux_called": (0, 0)}),
-        ("trivial cooperation", "cannot", {"completions/1/mean_length": None}),
-        ("atomic problems", "SEEN", ATOMIC),
-        ("atomic problems", "not", ATOMIC | {"metric/pass": (0.1, 0.95)}),
-        ("atomic problems", "not", {"metric/pass": (0.6, 0.95)}),
-        ("drop after feedback", "SEEN", SHOCK),
-        ("drop after feedback", "not", SHOCK | {"turn_1/reward": (1.4, 3.6)}),
-        ("drop after feedback", "not", SHOCK | {"mean_turns": (1.4, 1.4)}),  # the hard ones alone
-        ("reward hacking (code)", "SEEN", STILL),
-        ("reward hacking (code)", "not", STILL | {"reward/cooperation": (0.1, 0.1)}),
-        ("reward hacking (text)", "SEEN", TEXT),
-        ("reward hacking (text)", "not", TEXT | {"reward/consistency": (0.2, 0.6)}),
-    ],
-)
-def test_signs_in_the_metrics(sign, says, ends, tmp_path):
-    assert verdicts(tmp_path, **ends)[sign].startswith(says)
+# The second silent agent is as the task has it. Of trivial cooperation: a team that passes nothing
+# yet, and one agent. The last drop after feedback is that of the hard problems alone.
+SIGNS = """
+nothing to learn       SEEN    groups_with_gradient 0 0, return 0.1 0.1
+nothing to learn       not     groups_with_gradient 0 0, return 0.99 0.99
+nothing to learn       cannot  groups_with_gradient
+silent agent           SEEN    completions/0/mean_length 25 1
+silent agent           not     completions/0/mean_length 1.5 1.5
+trivial cooperation    SEEN    metric/aux_called 0.15 0.02
+trivial cooperation    SEEN    metric/wrapper 0.05 0.6
+trivial cooperation    not     metric/pass 0 0.05, metric/aux_called 0 0
+trivial cooperation    cannot  completions/1/mean_length
+atomic problems        SEEN    metric/pass 0.6 0.95, reward/cooperation 0.01 0.02
+atomic problems        not     metric/pass 0.1 0.95, reward/cooperation 0.01 0.02
+atomic problems        not     metric/pass 0.6 0.95
+drop after feedback    SEEN    turn_1/reward 1.0 2.4, mean_turns 2 2
+drop after feedback    not     turn_1/reward 1.4 3.6, mean_turns 2 2
+drop after feedback    not     turn_1/reward 1.0 2.4, mean_turns 1.4 1.4
+reward hacking (code)  SEEN    reward/tests 0.3 0.3
+reward hacking (code)  not     reward/tests 0.3 0.3, reward/cooperation 0.1 0.1
+reward hacking (text)  SEEN    reward/coherence 0.1 0.4, reward/consistency 0.2 0.2
+reward hacking (text)  not     reward/coherence 0.1 0.4, reward/consistency 0.2 0.6
+"""
+
+
+@pytest.mark.parametrize("row", SIGNS.strip().split("\n"))
+def test_signs_in_the_metrics(row, tmp_path):
+    sign, says, metrics = re.split(" {2,}", row)
+    assert verdicts(tmp_path, metrics)[sign].startswith(says)
 
 
 def test_a_part_that_was_not_earned_at_a_step_is_0_there(tmp_path):

@@ -84,10 +84,6 @@ def plugin(tmp_path):
     return f"{tmp_path / 'likely.py'}:likely"
 
 
-def first_step(path):
-    return read_records(path / "metrics.jsonl")[0]
-
-
 TEMPLATE = """{% if think is not false or n != 3 or name != "a=b" %}
 {{ raise_exception("it was not told") }}{% endif %}{{ messages[0].content }}"""
 
@@ -99,7 +95,7 @@ def test_a_run_asks_its_frozen_base_with_its_chat_template(plugin, tmp_path, cap
     argv = f"--model {model} --reward {plugin} --chat-template "
     argv += "--template-arg think=false n=3 name=a=b"
     run = train_run(tmp_path / "run", SMALL, argv)
-    assert first_step(run)["reward/text_0"] > 0
+    assert read_records(run / "metrics.jsonl")[0]["reward/text_0"] > 0
     run_eval("--run", run, "--method trained --limit 1")
     assert "--lora-rank 0 trains all weights" in refused(
         capsys, SMALL, "--lora-rank 0 --reward", plugin

@@ -375,12 +375,16 @@ def pieces_tokenizer():
     return transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names)
 
 
-CODE = " def f(x):\n    return x != 1 .\n"  # clean-up would take two of the spaces
-SPELT = " a<eos> b<pad>"
-
-
 @pytest.mark.parametrize("make", [embedded_tokenizer, pieces_tokenizer])
-@pytest.mark.parametrize("text", [CODE, "  two  spaces ", SPELT, ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        " def f(x):\n    return x != 1 .\n",  # clean-up would take two of the spaces
+        "  two  spaces ",
+        " a<eos> b<pad>",
+        "",
+    ],
+)
 def test_a_text_is_its_tokens_and_they_are_the_text(make, text):
     """Without a control token and without an end, whatever it spells."""
     codec = small_base().codec

@@ -255,18 +255,6 @@ def test_the_slope_below_a_right_answer(name):
     assert metrics(scores) == [0, 1, 0, 0, 0]
 
 
-def test_a_partners_own_version_is_a_stand_in_as_far_as_it_goes():
-    """main's own aux, which is dropped, passes 3 of 5 tests, and the helper's 4: c is 1/2."""
-    own, better = (EVEN.replace("== 0", f"== 0 and x < {n}") for n in (7, 11))
-    for solve, without in ((own + FILTERED, 0.6), (FILTERED, 0.2)):
-        scores = code(better, solve)
-        assert scores["tests"] == 0.8
-        assert scores["cooperation"] == pytest.approx(0.2 * (0.8 - without) / (1 - without))
-    both = main("return sum(aux2(x) for x in xs if aux(x))")  # one of three has written two parts
-    square = "def aux2(x):\n    return x * x\n"
-    assert code(EVEN + square, square, both)["cooperation"] == pytest.approx(1.5 / 2)
-
-
 THROWN_AWAY = {
     "prose before": ("Here is the helper:\n", ""),
     "prose after": ("", "\nIt tells even numbers."),

@@ -36,14 +36,14 @@ from training.run_folder import check_items, code_version, read_records, run_fol
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
 SMALL += "--max-steps 2"
 MOVING = "--lr 0.01 --advantage none"
-PARTS = {"reward/structure", "reward/syntax", "reward/tests", "reward/cooperation"}
-PARTS |= {f"metric/{name}" for name in ("pass", "aux_called", "wrapper", "load_bearing")}
-NAMES = {"return", "reward_std", "frac_reward_zero_std", "turn_0/reward", "tokens_per_second"}
-NAMES |= {f"seconds/{name}" for name in ("rollout", "reward", "update", "step")}
-NAMES |= {"memory_gib", *PARTS}
-for agent in (0, 1):
-    NAMES |= {f"completions/{agent}/mean_length", f"completions/{agent}/clipped_ratio"}
-    NAMES |= {f"entropy/{agent}", f"kl/{agent}", f"grad_norm/{agent}"}
+PARTS = """reward/structure reward/syntax reward/tests reward/cooperation metric/pass
+metric/aux_called metric/wrapper metric/load_bearing"""
+PARTS = {*PARTS.split()}
+NAMES = """return reward_std frac_reward_zero_std turn_0/reward tokens_per_second memory_gib
+seconds/rollout seconds/reward seconds/update seconds/step
+completions/0/mean_length completions/0/clipped_ratio entropy/0 kl/0 grad_norm/0
+completions/1/mean_length completions/1/clipped_ratio entropy/1 kl/1 grad_norm/1"""
+NAMES = {*NAMES.split(), *PARTS}
 
 
 def command(*flags):

@@ -42,13 +42,13 @@ def test_the_splits_share_no_target_and_no_agent_has_the_material_for_three_quar
 
 def test_the_prompt_lists_what_builds_the_target_and_tells_no_role():
     target = blocks.target(ITEM)
-    prompts = [TASK.observe(agent, ITEM, []).splitlines() for agent in (0, 1)]
-    prompts.append(Build(num_agents=1).observe(0, ITEM, []).splitlines())
-    head, *lines, team = prompts[0]
+    prompt = TASK.observe(0, ITEM, [])
+    assert prompt == TASK.observe(1, ITEM, [])
+    _, *lines, team = prompt.splitlines()
     built = build(blocks.rules(ITEM, 1), ["\n".join(lines)])
     assert {cell: block for cell, (block, _) in built.cells.items()} == target
     assert team == f"# 2 agents, {blocks.rules(ITEM, 2).material['']} blocks each"
-    assert prompts[1:] == [prompts[0], [head, *lines, f"# {len(target)} blocks"]]
+    assert Build(num_agents=1).observe(0, ITEM, []).endswith(f"\n# {len(target)} blocks\n")
 
 
 def test_the_same_list_twice_is_worth_nothing_and_opposite_orders_everything():

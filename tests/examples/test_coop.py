@@ -67,9 +67,11 @@ def test_an_agent_sees_the_problem_its_own_history_and_its_role():
     assert all(helper in role for helper in names[:3])
 
 
-@pytest.mark.parametrize(("agents", "way"), [(3, "elements"), (4, "elements"), (4, "lists")])
-def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
-    job = {"elements": "predicate", "lists": "filter"}[way]
+@pytest.mark.parametrize(
+    ("agents", "way", "job"),
+    [(3, "elements", "predicate"), (4, "elements", "predicate"), (4, "lists", "filter")],
+)
+def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way, job):
     jobs = [job, *[f"{job} second"] * (agents - 3), "transform"]  # in the order of main's calls
     names = ["aux", "aux2", "aux3"][: agents - 1]
     for item, order in zip(

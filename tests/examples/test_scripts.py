@@ -4,7 +4,7 @@ import json
 import runpy
 
 import pytest
-from helpers import ROOT, SMALL, read_json, train_run, write_run
+from helpers import ROOT, SMALL, read_json, total, train_run, write_run
 
 from examples.crossplay import crossplay
 from examples.score import score
@@ -21,8 +21,7 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
     file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
     for row, scored in zip(rows, score([str(file), "--reward", "code"]), strict=True):
         parts = code(item, row["responses"])
-        paid = sum(value for name, value in parts.items() if "/" not in name)
-        assert scored == row | {"parts": parts, "reward": paid}
+        assert scored == row | {"parts": parts, "reward": total(parts)}
 
 
 @pytest.mark.parametrize(
