@@ -16,7 +16,6 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 import eval as evaluation
 import train
 from magrpo import MAGRPO
-from policies.logprobs import Row
 from policies.model_names import EMBEDDED, TeamOptions
 from policies.sampling import target_logps
 from policies.shared_model import SharedModel
@@ -275,22 +274,6 @@ def flags(*parts):
     """The defaults of train.py, small: G 4, 2 problems, 8 tokens."""
     small = "--num-generations 4 --batch-size 2 --max-new-tokens 8 --max-steps 4"
     return train.parse(words(small, *parts))
-
-
-def random_rows(base, count=7, seed=0):
-    """Return rows of several agents, prompts and lengths. Some share a prompt, one is only EOS."""
-    random = torch.Generator().manual_seed(seed)
-
-    def tokens(size):
-        return torch.randint(0, VOCAB, (size,), generator=random).tolist()
-
-    prompts = [tuple(tokens(size)) for size in (2, 9, 5)]
-    rows = []
-    for number in range(count):
-        agent = base.agents[number % len(base.agents)]
-        answer = [*tokens(number % 5 * 2), EOS]
-        rows.append(Row(agent, prompts[number % 3], answer, 0.1 * number - 0.3))
-    return [*rows, Row(rows[1].agent, rows[1].prompt, tokens(6), 0.7)]
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ import statistics
 
 import pytest
 from helpers import (
-    ROOT,
     args_of,
     assert_close,
     edit_args,
@@ -29,7 +28,6 @@ from test_magrpo import (
 )
 from test_train import MOVING, adapters, run
 
-from policies import model_names
 from policies.team import Team
 from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure
@@ -290,10 +288,3 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     run_eval("--run", path, "--limit 1 --greedy --method trained")
     only = f"--run {path} --method only-0"  # there is no such team
     assert "what applies here is trained" in refused_by_eval(capsys, only)
-
-
-def test_an_embedded_model_is_found_in_every_clone():
-    """By the name that a run records."""
-    half = str(ROOT / "tiny/half")
-    assert model_names.recorded_name(half) == "tiny/half"
-    assert model_names.located("tiny/half") == half

@@ -7,8 +7,8 @@ import math
 
 import pytest
 import torch
-from helpers import assert_same_gradients, random_rows, small_base, uniforms, watch
-from test_policies import gradients
+from helpers import assert_same_gradients, small_base, uniforms, watch
+from test_policies import gradients, turns_of
 
 from policies import decoding, logprobs, memory
 from policies.logprobs import Row
@@ -76,7 +76,7 @@ def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
     base = small_base()
     bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: bytes_of_eight)
-    rows = random_rows(base, 12)
+    rows = turns_of([0, 1])[::7]
     answers = tokens(base)
     whole = gradients(base, rows)
     scarce(monkeypatch, decoding, "Rows", 2, error)

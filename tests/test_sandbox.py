@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 import pytest
 import sandbox_programs as programs
+from blocks import blocks
 
 from programs.sandbox import box as sandbox
 from programs.sandbox import wire
@@ -235,7 +236,6 @@ BY_NUMBER = (
     "import os\ndef f(n):\n    if n == 1: raise KeyError('no')\n    if n == 2: os._exit(1)\n"
     "    if n == 3: return bytearray(1 << 40)\n    while n == 4: pass\n    return n"
 )
-SETUP = "LIMIT = 3\ndef check(x): return x == LIMIT"
 LOOP = "while True:\n    try:\n        while True: len('a')\n    except: pass"
 PROMPT = (
     "x = 1",
@@ -245,91 +245,97 @@ PROMPT = (
     "y = x",
     LOOP,
     LOOP,
+    "def f(): return x, y",
 )
-TOLD = {  # the code, options of the program, errors by test, the outcome
-    "each test": (
-        BY_NUMBER,
-        {},
-        {
-            "assert f(0) == 0": None,
-            "assert f(0) == 1": "AssertionError",
-            "assert f(0) == 1, 'zero'": "AssertionError: zero",
-            "f(1)": "KeyError: 'no'",
-            "f(2)": DIED,
-            "f(3)": "MemoryError",
-            "f(": "SyntaxError: '(' was never closed (<test>, line 1)",
-            "f(lambda: 0)": "BadTest: it passes a function, which is no plain data",
-            "nowhere": "NameError: name 'nowhere' is not defined",
-            "assert f(0) < 1": None,
-        },
-        "crash",
-    ),
-    "it loads": ("def f(): pass", {}, {}, "ok"),
-    "it does not load": ("def f(:", {}, {}, "error"),
-    "nothing is defined": ("", {}, {"f()": "NameError: name 'f' is not defined"}, "error"),
-    # the third failure finds no restart left, and stands for what follows
-    "restarts": (
-        BY_NUMBER,
-        {},
-        {"f(4)": LATE, "f(2)": DIED, "f(0)": None, "f(4.0)": LATE, "0": LATE},
-        "crash",
-    ),
-    "no restarts": (BY_NUMBER, {"may_fail": 6}, {"f(0)": None, "f(4)": LATE, "0": LATE}, "timeout"),
-    "few failures": (
-        BY_NUMBER,
-        {"may_fail": 1},
-        {
-            "f(1)": "KeyError: 'no'",
-            "nowhere()": "NameError: name 'nowhere' is not defined",
-            "0": "NameError: name 'nowhere' is not defined",
-        },
-        "error",
-    ),
-    # half of a character would pass through feedback into a prompt
-    "long and odd errors": (
-        "def f(text): raise ValueError(text)",
-        {},
-        {
-            "f('x' * 10 ** 6)": f"ValueError: {'x' * 288}",
-            "assert False, 'y' * 10 ** 6": f"AssertionError: {'y' * 284}",
-            "f('\\ud800')": "ValueError: ?",
-        },
-        "error",
-    ),
-    # the program changes its own copy; the tests use the runner's, and see no other name of it
-    "setup": (
-        "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT\naux = f",
-        {"setup": SETUP},
-        {
-            "assert check(f())": "AssertionError",
-            "assert LIMIT == 3": None,
-            "aux()": "NameError: name 'aux' is not defined",
-        },
-        "error",
-    ),
-    "statements run as at a prompt": (
-        "",
-        {"statements": (*PROMPT, "def f(): return x, y")},
-        {"assert f() == (2, 2)": None},
-        "ok",
-    ),
-    "a statement loads, and fails later": (
-        "",
-        {"statements": ("def f(): return g()", "def h(): pass")},
-        {"f()": "NameError: name 'g' is not defined"},
-        "error",
-    ),
+OPTIONS = {
+    "no restarts": {"may_fail": 6},
+    "few failures": {"may_fail": 1},
+    "setup": {"setup": "LIMIT = 3\ndef check(x): return x == LIMIT"},
+    "statements run as at a prompt": {"statements": PROMPT},
+    "a statement loads, and fails later": {"statements": ("def f(): return g()", "def h(): pass")},
 }
+# A program and the outcome, then what each test says. With restarts, the third failure finds none
+# left, and stands for what follows. With a setup, the program changes its own copy; the tests use
+# the runner's, and see no other name of it.
+TOLD = """
+=== each test: crash
+BY_NUMBER
+---
+assert f(0) == 0          passes
+assert f(0) == 1          AssertionError
+assert f(0) == 1, 'zero'  AssertionError: zero
+f(1)                      KeyError: 'no'
+f(2)                      Crash: the program's process died
+f(3)                      MemoryError
+f(                        SyntaxError: '(' was never closed (<test>, line 1)
+f(lambda: 0)              BadTest: it passes a function, which is no plain data
+nowhere                   NameError: name 'nowhere' is not defined
+assert f(0) < 1           passes
+=== it loads: ok
+def f(): pass
+---
+=== it does not load: error
+def f(:
+---
+=== nothing is defined: error
+---
+f()  NameError: name 'f' is not defined
+=== restarts: crash
+BY_NUMBER
+---
+f(4)    TimeoutError: no answer in time
+f(2)    Crash: the program's process died
+f(0)    passes
+f(4.0)  TimeoutError: no answer in time
+0       TimeoutError: no answer in time
+=== no restarts: timeout
+BY_NUMBER
+---
+f(0)  passes
+f(4)  TimeoutError: no answer in time
+0     TimeoutError: no answer in time
+=== few failures: error
+BY_NUMBER
+---
+f(1)       KeyError: 'no'
+nowhere()  NameError: name 'nowhere' is not defined
+0          NameError: name 'nowhere' is not defined
+=== setup: error
+global LIMIT
+LIMIT = 7
+def check(x): return True
+def f(): return LIMIT
+aux = f
+---
+assert check(f())  AssertionError
+assert LIMIT == 3  passes
+aux()              NameError: name 'aux' is not defined
+=== statements run as at a prompt: ok
+---
+assert f() == (2, 2)  passes
+=== a statement loads, and fails later: error
+---
+f()  NameError: name 'g' is not defined
+"""
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_a_verdict_says_what_happened(name):
-    code, options, errors, outcome = TOLD[name]
+@pytest.mark.parametrize(("head", "part"), blocks(TOLD))
+def test_a_verdict_says_what_happened(head, part):
+    name, _, outcome = head.partition(": ")
+    code, _, rows = part.replace("BY_NUMBER", BY_NUMBER).partition("---")
+    told = dict(re.split(" {2,}", row) for row in rows.strip().splitlines())
     with Sandbox(workers=1, test_timeout=0.5, restarts=2) as box:
-        verdict = verdict_of(box, code, [*errors], **options)
-    assert verdict.errors == [*errors.values()]
+        verdict = verdict_of(box, code, [*told], **OPTIONS.get(name, {}))
+    assert [error or "passes" for error in verdict.errors] == [*told.values()]
     assert verdict.passed == [error is None for error in verdict.errors]
     assert verdict.outcome == outcome
+
+
+def test_an_error_is_cut_and_has_whole_characters(box):
+    """Half of a character would pass through feedback into a prompt."""
+    tests = ["f('x' * 10 ** 6)", "assert False, 'y' * 10 ** 6", "f('\\ud800')"]
+    errors = [f"ValueError: {'x' * 288}", f"AssertionError: {'y' * 284}", "ValueError: ?"]
+    assert verdict_of(box, "def f(text): raise ValueError(text)", tests).errors == errors
 
 
 def test_the_whole_program_has_a_limit():

@@ -160,9 +160,7 @@ def test_a_run_writes_what_it_promises(trained, tmp_path):
     both = (summary[when]["return"] for when in ("before", "after"))
     assert "was {:.3f} before and\n{:.3f} after".format(*both) in card
     moved = shutil.copytree(trained, tmp_path / "my run")
-    told = report(moved)
-    for line in (f"--run '{moved}'", f"train.py --resume '{moved}' --max", f"page '{moved}'"):
-        assert line in told
+    assert f"train.py --resume '{moved}' --max" in report(moved)
     assert "max_steps: 2\n" in (moved / "hparams.yaml").read_text()
 
 
@@ -236,7 +234,6 @@ def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(code, share,
     train.main(words(SMALL, flags))
     said = capsys.readouterr().out
     for text in (
-        "trainable parameters",
         "memory expected",
         "turn 0: 18 joint responses, mean reward",
         "agent 1 was asked:",

@@ -124,4 +124,4 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
     assert root.value == float(table(joint).mean()) + 5 / 3  # what is logged counts every one
     stub = SimpleNamespace(groups=lambda: [[last]], algorithm=module.Algorithm())
     module.MAGRPO.set_advantages(stub)
-    torch.testing.assert_close(last.advantages, table("-15 15 0 | -14.5 0 14.5"))
+    torch.testing.assert_close(last.advantages, table("-28.5 28.5 0 | -28 0 28"))

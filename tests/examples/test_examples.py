@@ -197,6 +197,7 @@ def test_in_turn_each_sees_what_those_before_it_wrote():
         task.speakers(after, 2)
     prompt = task.observe(1, after, [])
     assert prompt == "# agent 0 wrote\nONE\n" + Coop().observe(1, item, [])
+    assert workflows.paid_last.per_episode
     assert workflows.paid_last(item, ["ONE", ""]) == {}
     assert workflows.paid_last(after, ["", "TWO"]) == code(item, ["ONE", "TWO"])
     assert task.scheme(after, ["", "TWO"]) == Coop().scheme(item, ["ONE", "TWO"])

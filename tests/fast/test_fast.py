@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from helpers import (
     assert_same_gradients,
     of_a_cpu,
-    random_rows,
     small_base,
     watch,
 )
@@ -126,7 +125,7 @@ def test_cudnn_computes_no_attention():
 def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(rank, monkeypatch):
     """To the bit."""
     base = accelerated(small_base([0, 1] if rank else [0], rank))
-    rows = random_rows(base, 12)
+    rows = turns_of(base.agents)
     calls = watch(monkeypatch, attention.TreeAttention, "attend")
     want = gradients(base, rows)
     once = len(calls)
@@ -142,7 +141,7 @@ def test_layers_keep_one_mask_for_the_backward_pass(monkeypatch):
     """Of bools, each layer would make and keep numbers of its own."""
     base = accelerated(small_base([0, 1]))
     calls = watch(monkeypatch, F, "scaled_dot_product_attention")
-    gradients(base, random_rows(base, 4))
+    gradients(base, turns_of([0])[:4])
     masks = [call[3] for call in calls]
     assert {mask.dtype for mask in masks} == {torch.float32}
     assert len({mask.data_ptr() for mask in masks}) < len(masks)
