@@ -23,7 +23,6 @@ from helpers import (
     train_run,
     world,
 )
-from lightning.pytorch.strategies import SingleDeviceStrategy
 from test_faults import wait, written
 from test_sandbox import soon
 from test_train import adapters, assert_same_run, command, lines
@@ -182,11 +181,6 @@ def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
 
 
 def test_processes_with_other_items_do_not_train(capsys, monkeypatch):
-    """The first process's record has other items."""
-
-    def broadcast(strategy, own):
-        return (own[0], own[1] | {"items": {}}) if isinstance(own, tuple) else own
-
-    monkeypatch.setattr(SingleDeviceStrategy, "broadcast", broadcast)
+    monkeypatch.setattr(processes, "gather", lambda own: [own, (None, {"items": {}})])
     assert "the same list in every process" in refused(capsys, SMALL, "--batch-size 1 --run x")
     assert not Path("runs/x/metrics.jsonl").exists()

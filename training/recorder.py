@@ -23,6 +23,7 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from magrpo import MAGRPO
+from policies import processes
 from policies.loading import save_agent
 from training.held_out import episode, evaluate, sample_record, shown
 from training.metrics import measure, memory_gib
@@ -138,11 +139,12 @@ class Recorder(L.Callback):
 
     def on_train_start(self, trainer, module):
         module.rollout.interruptible = Signals().end_rollouts
-        items = self.record["items"]
-        # The first process named the folder, and its record is the run's.
-        self.directory, self.record = trainer.strategy.broadcast((self.directory, self.record))
-        if items != self.record["items"]:
-            raise ValueError("items() has to return the same list in every process")
+        records = processes.gather((self.directory, self.record))
+        if any(other["items"] != self.record["items"] for _, other in records):
+            error = ValueError("items() has to return the same list in every process")
+            error.everywhere = True
+            raise error
+        self.directory, self.record = records[0]  # the first process named the folder
         module.team.set_date(self.record["date"])
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
         self.saved = self.recorded = module.global_step

@@ -9,7 +9,7 @@ import warnings
 from training.flags import Parser
 from training.run_folder import ROOT
 
-FOUND = (ValueError, RuntimeError, FloatingPointError, ModuleNotFoundError)
+FOUND = ValueError | RuntimeError | FloatingPointError | ModuleNotFoundError
 OURS = {"__main__", *(path.stem for path in ROOT.iterdir())}  # this project's modules
 
 
