@@ -112,7 +112,6 @@ def model_card(record: dict, agent: int, reward: str, summary: dict) -> str:
 
 def report(directory: Path) -> str:
     """Return the short report at the end of a run."""
-    quoted = shlex.quote(str(directory))
     summary = read_summary(directory)
     before = summary["before"]
     after = summary["after"]
@@ -125,5 +124,5 @@ def report(directory: Path) -> str:
             lines.append(f"{name:>46} {before[name]:8.3f}{after[name]:8.3f}{error:8.3f}")
     for when, sample in summary["example"].items():
         lines += [f"\none joint response {when}:", shown(sample)]
-    lines.append(NEXT.format(run=quoted, steps=2 * summary["steps"]))
+    lines.append(NEXT.format(run=shlex.quote(str(directory)), steps=2 * summary["steps"]))
     return "\n".join(lines)
