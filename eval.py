@@ -37,7 +37,7 @@ import os
 import signal
 import sys
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import train
@@ -47,7 +47,7 @@ from train import COUNT, SIZE
 from training import run_folder
 from training.defaults import resolve
 from training.flags import Parser, add_field, part_of
-from training.plugins import TaskOptions, check_prompts, find_reward, make_task
+from training.plugins import TaskOptions, find_reward, make_task
 from training.terminal import drop_output, fail, printable, quiet
 
 # The flags of train.py that replace a run's where they are given.
@@ -76,13 +76,15 @@ def parser(command: str = "table") -> Parser:
     file: dict = {"type": new_file, "metavar": "FILE"}
     match command:
         case "table":
-            add("--run", nargs="+", help="runs to evaluate (the newest one)")
             add("--limit", type=SIZE, default=100, help="number of problems; 0: all (%(default)s)")
             samples = top.add_mutually_exclusive_group()
             text = "number of sampled joint responses per problem (%(default)s)"
             samples.add_argument("--num-samples", type=COUNT, default=15, help=text)
             text = "the likeliest token each time, and no sampling (both)"
-            samples.add_argument("--greedy", action="store_true", help=text)
+            samples.add_argument(
+                "--greedy", action="store_const", const=0, dest="num_samples", help=text
+            )
+            top.set_defaults(timed=True)
             add("--json", help="file for the whole table", **file)
             add("--csv", help="file for the table, a line per method", **file)
             add("--samples", help="file for every joint response (JSONL)", **file)
@@ -91,7 +93,7 @@ def parser(command: str = "table") -> Parser:
             add("--run", nargs=1, help="run that answers (the newest one)")
         case "show":
             add("limit", type=COUNT, nargs="?", default=3, help="number of problems (%(default)s)")
-            add("--run", nargs=1, help="run to show (the newest one)")
+            top.set_defaults(num_samples=1, samples=None, timed=False)
         case "list":
             add("runs", nargs="*", default=["runs"], help="runs, or folders of runs (%(default)s)")
         case "compare":
@@ -108,9 +110,9 @@ def parser(command: str = "table") -> Parser:
         case "doctor":
             add("run", help="run to examine")
     if command in ("table", "show"):
+        add("--run", nargs="+", help="runs to evaluate (the newest one)")
         add("--method", nargs="+", help="methods of the table, listed below (all that apply)")
-        text = "problems that are played (%(default)s)"
-        add("--split", default="test", choices=("dev", "test"), help=text)
+        add("--split", default="test", choices=("dev", "test"), help="problems (%(default)s)")
         add("--single-model", type=located, help="language model of method single (the team's)")
     if command in ("table", "show", "ask"):
         add("--seed", type=SIZE, default=0, help="seed of every random draw (%(default)s)")
@@ -133,15 +135,17 @@ def parse(argv: list[str]) -> Namespace:
 
 def run_flags(args: Namespace, directory: Path | None) -> train.Args:
     """Return train.py's flags of a run with those given here; without a run, its defaults."""
-    recorded = train.recorded_flags(directory) if directory else {}
+    recorded: dict = {"num_agents": max(train.Args.num_agents, len(args.model or ()))}
+    if directory:
+        recorded = train.recorded_flags(directory)
     if args.task and args.task != recorded.get("task"):
         for name in ("task_arg", "data", "feedback"):  # they are of the run's task
             recorded.pop(name, None)
-    agents = max(train.Args.num_agents, len(args.model or ()))  # without a run
-    flags = train.Args(**{"num_agents": agents} | recorded)
     for name in REPLACE:
-        if getattr(args, name) is not None:
-            setattr(flags, name, getattr(args, name))
+        value = getattr(args, name)
+        if value is not None:
+            recorded[name] = value
+    flags = train.Args(**recorded)
     flags.engine = args.engine  # not the run's
     resolve(flags)
     return flags
@@ -158,10 +162,10 @@ def agreed(flags_of: dict[Path | None, train.Args]) -> dict:
     return settings
 
 
-def find_runs(args: Namespace) -> list[Path | None]:
+def find_runs(args: Namespace) -> Sequence[Path | None]:
     """Return the folders of --run. Without it: the newest run, or None for an untrained team."""
     if args.run:
-        return [*run_folder.run_folders(args.run)]
+        return run_folder.run_folders(args.run)
     files = list(Path("runs").glob("*/args.json"))
     if not files or args.task or args.model:
         return [None]
@@ -183,7 +187,7 @@ def problems(args: Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
 
 
 def evaluate(args: Namespace) -> tuple:
-    """Play every method of every run. Return the content of --json, the task and the records."""
+    """Play every method of every run. Return the settings, the table, the task and the records."""
     flags_of = {run: run_flags(args, run) for run in args.runs}
     settings = agreed(flags_of)
     task, items = problems(args, flags_of)
@@ -194,30 +198,31 @@ def evaluate(args: Namespace) -> tuple:
     known: dict = {}
     for run, flags in flags_of.items():
         known |= players.methods(flags, run is not None)
-    chosen = args.method or list(known)
+    chosen = args.method or known
     for name in chosen:
         if name not in known:
             raise ValueError(f"--method {name}: what applies here is {', '.join(known)}")
     if args.single_model and "single" not in chosen:
         raise ValueError("--single-model is of the method single, which does not play here")
+    match = part_of(args, players.Match)
     played = {}
-    speeds = {}
     for run, flags in flags_of.items():
-        for name, records, speed in play_run(args, run, flags, chosen, items):
+        for name, records in players.play_run(flags, run, items, match, prefix(args, run)):
             played[name] = records
-            speeds[name] = speed
             if args.samples:  # what is played is not lost, whatever comes
                 text = run_folder.json_lines(itertools.chain(*played.values()))
                 args.samples.write_text(text, "utf-8")
-    settings |= {name: getattr(args, name) for name in ("split", "num_samples", "greedy", "seed")}
     settings |= {
+        "split": args.split,
+        "num_samples": args.num_samples,  # 0: greedy alone
+        "seed": args.seed,
         "reward": task.reward,
         "maximum": largest_return(reward, settings["turns"], settings["gamma"]),
         "problems": len(items),
         "items": run_folder.digest(items),
     }
-    table = measures.summarize(played, task.measures, speeds)
-    return {"settings": settings, "methods": table}, task, played
+    table = measures.summarize(played, task.measures)
+    return settings, table, task, played
 
 
 def prefix(args: Namespace, run: Path | None) -> str:
@@ -225,82 +230,35 @@ def prefix(args: Namespace, run: Path | None) -> str:
     return f"{run}/" if len(args.runs) > 1 else ""
 
 
-def play_run(
-    args: Namespace, run: Path | None, flags: train.Args, chosen: list[str], items: list[dict]
-) -> Iterator[tuple[str, list[dict], dict]]:
-    """Yield each chosen method of a run: its name in the table, its records and its speed."""
-    from tqdm import tqdm
-
-    from evaluation.players import Player, alone, methods
-
-    player = Player(flags, run)
-    scorer = player.scorer
-    check_prompts(player.rollout(), items)
-    bar = tqdm(methods(flags, run is not None).items(), leave=False, disable=None)
-    for name, (trained, kind) in bar:
-        if name not in chosen:
-            continue
-        label = prefix(args, run) + name
-        try:
-            if name == "single":
-                player = None  # frees its memory
-                player = Player(alone(flags, args.single_model), None, scorer)
-                if run:
-                    player.team.set_date(run_folder.read_args(run)["date"])
-            rollout = player.rollout(trained, kind)
-            records = []
-            for count in [0] if args.greedy else [args.num_samples, 0]:
-                records += player.play(label, rollout, items, args.seed, count)
-            if not any(turn["parts"] for record in records for turn in record["turns"]):
-                raise ValueError(f"the reward scored no turn of {name} (it returned {{}})")
-            speed = {}
-            if args.command == "table":
-                speed = player.speed(rollout, items, args.seed)
-        except Exception as error:
-            # A task may need a team, and a prompt with partners' texts may be too long.
-            if args.method or trained or name == "naive":
-                raise
-            print(f"no method {label}: {type(error).__name__}: {error!s:.200}", file=sys.stderr)
-        else:
-            yield label, records, speed
-
-
 def table(args: Namespace) -> str:
     """Evaluate, return the table, and write it, also into the folder of each run."""
     from evaluation.report import render
 
-    content, task, _ = evaluate(args)
-    settings = content["settings"]
-    methods = content["methods"]
+    settings, methods, task, _ = evaluate(args)
     for run in filter(None, args.runs):
         start = prefix(args, run)
-        own = {}
-        for name, row in methods.items():
-            if name.startswith(start):
-                own[name.removeprefix(start)] = row
+        labels = [label for label in methods if label.startswith(start)]
+        own = {label.removeprefix(start): methods[label] for label in labels}
         text = run_folder.json_text({"settings": settings, "methods": own})
         run_folder.write_whole(run / "eval.json", text)
     if args.json:
-        args.json.write_text(run_folder.json_text(content), "utf-8")
+        text = run_folder.json_text({"settings": settings, "methods": methods})
+        args.json.write_text(text, "utf-8")
     if args.csv:
-        import pandas
+        from pandas import DataFrame
 
-        rows = [{"method": name} | row for name, row in methods.items()]
-        pandas.json_normalize(rows, sep="/").to_csv(args.csv, index=False)
-    lines = [
-        ", ".join(f"{name} {value}" for name, value in settings.items()),
-        "return: share of the maximum; ±: standard error over problems\n",
-        render(methods, task.measures),
-    ]
-    return "\n".join(lines)
+        rows = DataFrame.from_dict(methods, orient="index")
+        rows.to_csv(args.csv, index_label="method")
+    head = ", ".join(f"{name} {value}" for name, value in settings.items())
+    head += "\nreturn: share of the maximum; ±: standard error over problems\n\n"
+    return head + render(methods, task.measures)
 
 
 def show(args: Namespace) -> str:
     """Return the answers of each method to the first problems."""
     from evaluation import report
 
-    vars(args).update(num_samples=1, greedy=False, samples=None)
-    _, _, played = evaluate(args)
+    *_, played = evaluate(args)
     return report.show(itertools.chain(*played.values()))
 
 
@@ -319,13 +277,12 @@ def ask(args: Namespace) -> str:
         item = task.ask(args.text)
     quiet()
     from evaluation import report
-    from evaluation.players import Player, unscored
-    from training.reward_runner import Scorer
+    from evaluation.players import UNSCORED, Player
 
-    player = Player(flags, run, Scorer(unscored))
+    player = Player(flags, run, UNSCORED)
     rollout = player.rollout(range(flags.num_agents))
     samples = 1 if args.temperature else 0
-    records = player.play(str(run or flags.model[0]), rollout, [item], args.seed, samples)
+    records = player.play("the team", rollout, [item], args.seed, samples)
     return report.show(records)
 
 

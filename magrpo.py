@@ -302,7 +302,9 @@ class Rollout:
         for number, item in enumerate(items):
             node_key = (*key[:3], key[3] + number)
             histories = [[] for _ in range(self.team.size)]
-            nodes.append(Node(number, item, node_key, histories, play.samples))
+            node = Node(number, item, node_key, histories, play.samples)
+            self.observe(node)
+            nodes.append(node)
         turns = []
         samples = 1 if play.chain else play.samples  # of later turns
         with self.interruptible():
@@ -347,7 +349,7 @@ class Rollout:
         return self.task.speakers(item, turn) or list(range(self.team.size))
 
     def observe(self, node: Node) -> None:
-        """Set the prompts of the agents who speak at a node. TooLong: one does not fit."""
+        """Set the prompts of the agents who speak at a new node. TooLong: one does not fit."""
         node.observations = [""] * self.team.size
         node.prompts = [()] * self.team.size
         for agent in self.speakers(node.item, self.turn(node)):
@@ -357,23 +359,24 @@ class Rollout:
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Let the agents who speak answer their own prompts, decoded together over all nodes."""
-        size = self.team.size
         asked = []  # (agent, token ids of its prompt)
         begun = []  # the given beginnings of the answers
-        uniforms = []  # random numbers in [0, 1) that decide the tokens
+        uniforms = []
         for node in nodes:
-            if not node.prompts:  # it is of the first turn
-                self.observe(node)
             speakers = [agent for agent, prompt in enumerate(node.prompts) if prompt]
             asked += [(agent, node.prompts[agent]) for agent in speakers]
             begun += [self.task.begin(agent, node.item) for agent in speakers]
-            shape = (size, node.samples, sampling.max_new_tokens)
-            uniforms.append(generator(*node.key).random(shape)[speakers])
+            uniforms.append(self.uniforms(node, sampling)[speakers])
         uniforms = torch.from_numpy(np.concatenate(uniforms))
         answers = iter(self.team.sample(asked, uniforms, sampling, begun))
         for node in nodes:
             silence = [SILENCE] * node.samples
             node.responses = [next(answers) if prompt else silence for prompt in node.prompts]
+
+    def uniforms(self, node: Node, sampling: Sampling) -> np.ndarray:
+        """Return the random numbers in [0, 1) that decide a node's tokens, (n, S, T)."""
+        shape = (self.team.size, node.samples, sampling.max_new_tokens)
+        return generator(*node.key).random(shape)
 
     def score_joints(self, nodes: list[Node], joints: float) -> None:
         """Score joint responses of every node, so that each response is in as many of them.
@@ -412,7 +415,8 @@ class Rollout:
         calls = []
         for node in nodes:
             for sample in range(node.samples):
-                calls.append((node.item, node.texts([sample] * self.team.size)))
+                texts = node.texts([sample] * self.team.size)
+                calls.append((node.item, texts))
         outcomes = iter(self.reward.outcomes(self.task, calls))
         for node in nodes:
             for sample in range(node.samples):
@@ -570,9 +574,10 @@ class MAGRPO(L.LightningModule):
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
         self.optimizers().zero_grad()  # the rollout may need the memory
+        count = self.algorithm.batch_size * processes.place()[1]
         fell_back = True
         while fell_back:  # a base sampled by another distribution: the step is made again
-            self.turns = self.play(self.algorithm.batch_size * processes.place()[1])  # steps 1 to 4
+            self.turns = self.play(count)  # steps 1 to 4
             self.set_advantages()  # step 5
             with self.rollout.timed("update"):
                 self.compute_gradients(self.rows())  # step 6

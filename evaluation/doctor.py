@@ -70,10 +70,12 @@ def report(run: str) -> str:
     fifth = len(steps) // 5
     if len(steps) < STEPS:
         return f"{run}: fewer than {STEPS} steps cannot be judged"
+    first = steps.head(fifth).mean()
+    last = steps.tail(fifth).mean()
     lines = []
     for name, condition, advice in SIGNS:
         try:
-            seen = condition(steps.head(fifth).mean(), steps.tail(fifth).mean())
+            seen = condition(first, last)
             text = f"SEEN, try: {advice}" if seen else "not seen"
         except KeyError as metric:
             text = f"cannot tell, without {metric}"

@@ -10,14 +10,13 @@ import math
 from collections.abc import Collection
 
 import numpy as np
-from pandas import DataFrame, Series, concat
+from pandas import DataFrame, Series, concat, get_dummies
 
 from rewards import logged
 from training.metrics import logged_parts
 
 KS = (1, 3, 5, 10)
 KEYS = ("method", "greedy", "item", "scheme", "return")  # of a record that its row keeps
-TIE = 1e-9  # returns that differ by less are equal but for rounding
 
 
 def best_of_k(values: Collection[float], k: int) -> float:
@@ -38,43 +37,36 @@ def best_of_k(values: Collection[float], k: int) -> float:
     return total / math.comb(len(values), k)
 
 
-def summarize(
-    played: dict[str, list[dict]], measures: dict[str, str], speeds: dict[str, dict]
-) -> dict:
+def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
     """Return the table {method: {measure: value}} of the records of each method.
 
-    `measures` are the task's. `speeds` has more measures of each method. Greedy decoding's measures
-    have the prefix greedy/. Every method after the first has "vs", a comparison of its return with
-    the first one's, paired by problem.
+    `measures` are the task's. Greedy decoding's measures have the prefix greedy/. The difference of
+    a return to the first method's is paired by problem.
     """
     rows = []
     for records in played.values():
-        last_turns = [record["turns"][-1] for record in records]
-        ends = logged_parts([turn["parts"] for turn in last_turns])
-        for record, parts in zip(records, ends, strict=True):
+        ends = [record["turns"][-1]["parts"] for record in records]
+        for record, parts in zip(records, logged_parts(ends), strict=True):
             rows.append(flat(record) | parts)
     frame = DataFrame(rows)
+    frame = get_dummies(frame, columns=["scheme"], prefix_sep="/", dtype=float)
     problems = by_problem(frame, measures)
     groups = problems.groupby(["method", "greedy"], sort=False)
     errors = groups.sem().add_suffix("_se")
     values = concat([groups.mean(), errors], axis=1)
-    table: dict[str, dict] = {}
-    for (method, greedy), row in values.iterrows():
-        prefix = "greedy/" if greedy and method in table else ""
-        measured = row.dropna().add_prefix(prefix)
-        table.setdefault(method, {}).update(measured)
     main = frame["greedy"].all()  # the decoding whose measures have no prefix
-    if "pass@1" in problems:
-        passed = logged(measures["pass@k"])
-        count_schemes(table, frame[frame["greedy"] == main], passed)
+    table: dict[str, dict] = {method: {} for method in played}
+    for (method, greedy), row in values.iterrows():
+        prefix = "" if greedy == main else "greedy/"
+        table[method] |= row.dropna().add_prefix(prefix)
     returns = problems["return"].xs(main, level="greedy")
     returns = returns.unstack("method")
     first, *others = table
     for method in others:
         gaps = returns[method] - returns[first]
-        table[method]["vs"] = {"method": first} | paired(gaps)
-    for method, speed in speeds.items():
-        table[method] |= speed
+        table[method]["difference"] = gaps.mean()
+        if len(gaps) > 1:
+            table[method]["difference_se"] = gaps.sem()
     return table
 
 
@@ -84,13 +76,12 @@ def flat(record: dict) -> dict:
     tokens = np.array([turn["tokens"] for turn in turns])  # (turns, agents)
     row = {name: record[name] for name in KEYS}
     row["answers"] = tuple(turns[-1]["responses"])
-    row["mean_turns"] = len(tokens)
     for agent, lengths in enumerate(tokens.T):  # 0 where it did not speak
         if lengths.any():
             row[f"length/{agent}"] = lengths[lengths > 0].mean()
     row["tokens_per_problem"] = tokens.sum()
     row["longest"] = tokens.max(axis=1).sum()
-    return row
+    return row | record.get("speed", {})
 
 
 def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
@@ -108,35 +99,12 @@ def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
         values = groups[column]
         if name.endswith("@k"):
             for k in KS:
-                problems[name[:-1] + str(k)] = values.agg(best_of_k, k=k)
+                problems[name.removesuffix("k") + str(k)] = values.agg(best_of_k, k=k)
         else:
-            rate = values.agg(share_above_0)
-            problems[name] = rate.where(problems[column].notna())
+            problems[name] = values.agg(share_above_0)
     return problems
 
 
 def share_above_0(values: Series) -> float:
-    return (values > 0).mean()
-
-
-def count_schemes(table: dict[str, dict], frame: DataFrame, passed: str) -> None:
-    """Set how often each scheme was seen, the most frequent first, and how often it passed.
-
-    passed: the column that says whether a joint response passed.
-    """
-    groups = frame.groupby(["method", "scheme"])[passed]
-    schemes = groups.agg(count="count", pass_rate="mean")
-    schemes = schemes.sort_values("count", ascending=False, kind="stable")
-    for (method, scheme), row in schemes.to_dict("index").items():
-        table[method].setdefault("schemes", {})[scheme] = row
-
-
-def paired(gaps: Series) -> dict:
-    """Return the mean of differences, its error, and the counts of wins, ties and losses."""
-    return {
-        "difference": gaps.mean(),
-        "difference_se": gaps.sem() if len(gaps) > 1 else None,
-        "win": int((gaps >= TIE).sum()),
-        "tie": int((gaps.abs() < TIE).sum()),
-        "loss": int((gaps <= -TIE).sum()),
-    }
+    """Return NaN where the values are missing."""
+    return np.heaviside(values, 0.0).mean()

@@ -9,14 +9,14 @@ import copy
 import dataclasses
 import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from statistics import fmean, stdev
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
-from magrpo import Episode, Node, Rollout, arrangement, generator
+from magrpo import Episode, Node, Rollout, arrangement
 from policies.codec import Prompt
 from policies.decoding import SILENCE
 from policies.loading import device, load_agent
@@ -30,7 +30,7 @@ from training.defaults import resolve_bits
 from training.flags import part_of
 from training.held_out import episode, play, sample_record
 from training.metrics import sampled_tokens
-from training.plugins import TaskOptions, find_reward, make_task
+from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 from training.reward_runner import Scorer
 
 TIMED = 5  # problems whose decoding is timed, one at a time
@@ -66,26 +66,30 @@ class Sequential(Rollout):
 
     def act(self, nodes, sampling):
         for node in nodes:
-            if not node.prompts:  # it is of the first turn
-                self.observe(node)
             node.responses = [[SILENCE] * node.samples] * self.team.size
         for agent in range(self.team.size):
             speaking = [node for node in nodes if node.prompts[agent]]
-            asked = []
-            begun = []
-            uniforms = []
-            for node in speaking:
-                shape = (self.team.size, node.samples, sampling.max_new_tokens)
-                uniforms.append(generator(*node.key).random(shape)[agent])
-                for sample in range(node.samples):
-                    prompt = below(shown(node, sample, range(agent)), node.observations[agent])
-                    asked.append((agent, self.encode(agent, node.item, prompt)))
-                    begun.append(self.task.begin(agent, node.item))
-            if asked:
-                numbers = torch.from_numpy(np.concatenate(uniforms))[:, None]
-                answers = iter(self.team.sample(asked, numbers, sampling, begun))
-                for node in speaking:
-                    node.responses[agent] = [next(answers)[0] for _ in range(node.samples)]
+            if speaking:
+                self.answer(agent, speaking, sampling)
+
+    def answer(self, agent, nodes, sampling):
+        """Let one agent answer. Each of its samples has a prompt of its own."""
+        asked = []
+        begun = []
+        uniforms = []
+        for node in nodes:
+            for sample in range(node.samples):
+                earlier = shown(node, sample, range(agent))
+                prompt = below(earlier, node.observations[agent])
+                ids = self.encode(agent, node.item, prompt)
+                asked.append((agent, ids))
+                begun.append(self.task.begin(agent, node.item))
+            uniforms.append(self.uniforms(node, sampling)[agent])
+        numbers = torch.from_numpy(np.concatenate(uniforms))
+        answers = self.team.sample(asked, numbers[:, None], sampling, begun)
+        responses = itertools.chain(*answers)  # an answer has one
+        for node in nodes:
+            node.responses[agent] = list(itertools.islice(responses, node.samples))
 
 
 class Discussion(Rollout):
@@ -159,6 +163,48 @@ def alone(flags, model: str | None):
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """What every method plays: eval.py's flags of the same names."""
+
+    method: list[str] | None
+    single_model: str | None
+    num_samples: int  # 0: greedy alone
+    seed: int
+    timed: bool  # whether the speed is measured, too
+
+
+def play_run(
+    flags, run: Path | None, items: list[dict], match: Match, prefix: str
+) -> Iterator[tuple[str, list[dict]]]:
+    """Yield the methods of a run, or those of --method: the name after `prefix`, and the records.
+
+    A baseline that fails is left out, unless --method names it.
+    """
+    player = Player(flags, run)
+    scorer = player.scorer
+    check_prompts(player.rollout(), items)
+    own_methods = methods(flags, run is not None).items()
+    for name, (trained, kind) in tqdm(own_methods, leave=False, disable=None):
+        if match.method and name not in match.method:
+            continue
+        label = prefix + name
+        try:
+            if name == "single":
+                player = None  # frees its memory
+                player = Player(alone(flags, match.single_model), None, scorer)
+                if run:
+                    player.team.set_date(run_folder.read_args(run)["date"])
+            records = player.evaluate(label, player.rollout(trained, kind), items, match)
+        except Exception as error:
+            # A task may need a team, and a prompt with partners' texts may be too long.
+            if match.method or trained or name == "naive":
+                raise
+            print(f"no method {label}: {type(error).__name__}: {error!s:.200}", file=sys.stderr)
+        else:
+            yield label, records
+
+
 class Player:
     """A team with its task, whose agents play trained or untrained."""
 
@@ -170,10 +216,9 @@ class Player:
         self.sampling = part_of(flags, Sampling)
         self.team = Team(part_of(flags, TeamOptions))
         self.untrained = self.weights()
-        self.trained = self.untrained
         if directory:
             load_agents(self.team, directory)
-            self.trained = self.weights()
+        self.trained = self.weights()
         base = self.team.bases[0]
         self.scorer = scorer or Scorer(find_reward(self.task), base, flags.chat_template)
         accelerate(self.team.bases)
@@ -200,6 +245,20 @@ class Player:
             # its prompts hold partners' texts: the model's context is the limit
             options = dataclasses.replace(options, max_prompt_tokens=sys.maxsize)
         return kind(self.team, self.task, self.scorer, options)
+
+    def evaluate(
+        self, method: str, rollout: Rollout, items: list[dict], match: Match
+    ) -> list[dict]:
+        """Return the records of a method, sampled and greedy. ValueError: no turn was scored."""
+        records = self.play(method, rollout, items, match.seed, match.num_samples)
+        if match.timed:
+            self.time(records, rollout, items, match.seed)
+        if match.num_samples:
+            records += self.play(method, rollout, items, match.seed, 0)
+        turns = itertools.chain(*(record["turns"] for record in records))
+        if not any(turn["parts"] for turn in turns):
+            raise ValueError(f"the reward scored no turn of {method} (it returned {{}})")
+        return records
 
     def play(
         self, method: str, rollout: Rollout, items: list[dict], seed: int, samples: int
@@ -234,20 +293,17 @@ class Player:
             "scheme": self.task.scheme(node.item, turns[-1]["responses"]),
         }
 
-    def speed(self, rollout: Rollout, items: list[dict], seed: int) -> dict:
-        """Return the latency as a user of one problem at a time meets it, and tokens a second."""
-        play(rollout, items[:1], seed, 1, self.sampling)
-        seconds = []
-        tokens = 0
-        for item in items[:TIMED]:
+    def time(self, records: list[dict], rollout: Rollout, items: list[dict], seed: int) -> None:
+        """Add the speed, as a user of one problem at a time meets it, to the first problems."""
+        play(rollout, items[:1], seed, 1, self.sampling)  # to warm up
+        firsts = [record for record in records if record["sample"] == 0]
+        for record in firsts[:TIMED]:
+            item = items[record["item"]]
             rollout.seconds.clear()
             turns = play(rollout, [item], seed, 1, self.sampling)
-            seconds.append(rollout.seconds["rollout"])
-            tokens += sampled_tokens(itertools.chain(*turns))
-        measures = {"latency_s": fmean(seconds), "tokens_per_s": tokens / sum(seconds)}
-        if len(seconds) > 1:
-            measures["latency_s_se"] = stdev(seconds) / len(seconds) ** 0.5
-        return measures
+            tokens = sampled_tokens(itertools.chain(*turns))
+            seconds = rollout.seconds["rollout"]
+            record["speed"] = {"latency_s": seconds, "tokens_per_s": tokens / seconds}
 
 
 def load_agents(team: Team, directory: Path) -> None:
@@ -267,3 +323,4 @@ def unscored(item: dict, responses: list[str]) -> dict:
 
 
 unscored.maximum = 1.0  # type: ignore[attr-defined]
+UNSCORED = Scorer(unscored)

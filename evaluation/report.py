@@ -1,5 +1,6 @@
 """Show an evaluation: the table, and the joint responses to a problem."""
 
+import re
 from collections.abc import Iterable
 
 from pandas import DataFrame
@@ -13,21 +14,21 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
     rates = [name for name in measures if not name.endswith("@k")]
     columns = ["return", "difference", "greedy/return", "pass@1", *rates, "metric/coop"]
     columns += ["tokens_per_problem", "latency_s"]
-    rows: dict[str, dict] = {}
-    schemes: dict[str, dict] = {}
-    for method, row in methods.items():
-        row = row | row.get("vs", {})
-        rows[method] = {name: cell(row, name) for name in columns if name in row}
-        schemes[method] = {}
-        counted = row.get("schemes", {})
-        total = sum(scheme["count"] for scheme in counted.values())
-        for name, scheme in counted.items():
-            share = scheme["count"] / total
-            schemes[method][name] = f"{share:.2f} ({scheme['pass_rate']:.2f})"
-    tables = [align("method", rows)]
-    if any(schemes.values()):
-        tables.append(align("share (pass rate)", schemes))
-    return "\n\n".join(tables)
+    text = align(methods, columns)
+    first = next(iter(methods.values()))
+    schemes = [name for name in first if re.fullmatch("scheme/.*(?<!_se)", name)]
+    if schemes:
+        text += f"\n\n{align(methods, schemes)}"
+    return text
+
+
+def align(methods: dict[str, dict], columns: list[str]) -> str:
+    """Return a table of those of the columns that the methods have."""
+    rows = []
+    for row in methods.values():
+        rows.append({name: cell(row, name) for name in columns if name in row})
+    table = DataFrame(rows, methods).rename_axis(columns="method")
+    return table.to_string(na_rep="-")
 
 
 def cell(row: dict, name: str) -> str:
@@ -37,15 +38,6 @@ def cell(row: dict, name: str) -> str:
     digits = 3 if abs(value) < 10 else 1
     text = f"{value:.{digits}f}"
     return text if error is None else f"{text} ±{error:.{digits}f}"
-
-
-def align(corner: str, rows: dict[str, dict]) -> str:
-    """Return the table of rows by name, which hold cells by column.
-
-    `corner` is the heading of the rows' names.
-    """
-    table = DataFrame(rows.values(), rows).rename_axis(columns=corner)
-    return table.to_string(na_rep="-")
 
 
 def show(records: Iterable[dict]) -> str:

@@ -40,11 +40,11 @@ def read_runs(names: list[str]) -> DataFrame:
     it: it was never earned. Otherwise it is missing.
     """
     rows = list(map(read_run, run_folders(names)))
-    reported = defaultdict(dict)
+    parts_of = defaultdict(dict)  # by experiment
     for row in rows:
-        reported[row["experiment"]] |= row.pop("parts")
+        parts_of[row["experiment"]] |= row.pop("parts")
     for row in rows:
-        parts = reported[row.pop("experiment")]
+        parts = parts_of[row.pop("experiment")]
         row["steps"] = DataFrame([parts | step for step in row["steps"]])
         for name in list(row):
             if name.endswith("/return"):
@@ -59,23 +59,21 @@ def read_run(directory: Path) -> dict:
     flags = record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
-    traits = {name: flags[name] for name in sorted(flags.keys() - ASIDE)}
-    traits |= {name: record.get(name) for name in RECORDED}
+    traits = flags | {name: record.get(name) for name in RECORDED}
     row: dict = {"commit": ", then ".join(record["code"])}
     for name, value in traits.items():
-        row[name.replace("_", "-")] = str(value)
+        if name not in ASIDE:
+            row[name.replace("_", "-")] = text_of(value)
     row["experiment"] = str(row)
     summary = read_summary(directory)
-    tables = {when: summary.get(when, {}) for when in ("before", "after")}
+    tables = {"before": summary.get("before", {}), "after": summary.get("after", {})}
     file = directory / "eval.json"
     if file.exists():
         evaluation = json.loads(file.read_text("utf-8"))
         row["evaluated"] = str(evaluation["settings"])
         tables["eval"] = evaluation["methods"]
-    [measures] = json_normalize(tables, sep="/").to_dict("records")
-    row |= measures
+    row |= json_normalize(tables, sep="/").iloc[0]
     steps = read_records(directory / "metrics.jsonl")
-    steps = [step for step in steps if "return" in step]
     matches = map(PART.search, itertools.chain(row, *steps))
     return row | {
         "run": str(directory),
@@ -86,25 +84,36 @@ def read_run(directory: Path) -> dict:
     }
 
 
+def text_of(value) -> str:
+    """Return a trait as a text. What all agents have stands there once."""
+    if isinstance(value, list) and len({*map(str, value)}) == 1:
+        value = value[0]
+    return str(value)
+
+
 def traits(rows: DataFrame) -> list[str]:
     return [name for name in rows if "/" not in name and name not in OTHERS]
 
 
 def varying(rows: DataFrame, columns: list[str]) -> list[str]:
     """Return the columns in which the rows differ."""
-    return [name for name in columns if rows[name].nunique(dropna=False) > 1]
+    values = rows[columns].nunique(dropna=False)
+    return values.index[values > 1].tolist()
 
 
 def list_runs(names: list[str]) -> str:
     """Return the list of runs: states, steps, returns, and the flags in which they differ.
 
-    A flag that another commit lacks is left out.
+    A flag that another commit lacks is left out, and so is what follows from other flags.
     """
     rows = read_runs(names)
-    flags = traits(rows.drop(columns=["items", "bases"]).dropna(axis="columns"))
     rows["steps"] = rows["steps"].map(len)
+    known = rows.drop(columns=["items", "bases", "maximum", "unit"])
+    known = known.dropna(axis="columns")
+    flags = varying(rows, traits(known))
     columns = ["run", "state", "steps", "before/return", "after/return", "seed"]
-    table = rows.reindex(columns=columns + varying(rows, flags))
+    table = rows.reindex(columns=columns + flags)
+    table.columns = table.columns.str.removesuffix("/return")
     return table.to_string(index=False, float_format="{:.3f}".format, na_rep="-")
 
 
@@ -183,9 +192,7 @@ def compare(
         table.to_csv(csv)
     if latex:
         cells.to_latex(latex, escape=True, caption=CAPTION)
-    blocks = [CAPTION, cells.to_string()]
-    blocks += notes(rows, columns)
-    return "\n\n".join(blocks)
+    return "\n\n".join([CAPTION, cells.to_string(), *notes(rows, columns)])
 
 
 def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
@@ -243,7 +250,7 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
     from matplotlib.figure import Figure
 
     tables = rows.set_index(["group", "run"])["steps"]
-    steps = concat(tables.to_dict())
+    steps = concat(tables.to_dict())  # by group, run and step
     metrics = [name.removeprefix("after/") for name in metrics]
     metrics = [name for name in metrics if name in steps]
     if not metrics:
@@ -252,13 +259,11 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
     for number, metric in enumerate(metrics, 1):
         label = f"{metric}: mean ± standard error over seeds"
         axes = figure.add_subplot(len(metrics), 1, number, xlabel="step", ylabel=label)
-        for group, values in steps[metric].groupby(level=0, sort=False):
-            draw_curve(axes, group, values.droplevel(0).unstack(0))
+        seeds = steps[metric].unstack(1)
+        for group, values in seeds.groupby(level=0, sort=False):
+            draw_curve(axes, group, values.droplevel(0))
         axes.legend()
-    try:
-        figure.savefig(file, dpi=200)
-    except ValueError as error:
-        raise ValueError(f"--out {file}: {error}") from error
+    figure.savefig(file, dpi=200)
 
 
 def draw_curve(axes, group: str, seeds: DataFrame) -> None:

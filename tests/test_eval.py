@@ -77,10 +77,11 @@ def test_every_run_plays_every_method_of_its_own(whole, team, solo):
     names += [f"{solo}/{name}" for name in ("trained", "naive")]
     assert list(table) == names
     keys = "return return_se greedy/return reward/tests reward/cooperation pass@1 pass@3 accuracy@3"
-    keys += " coop_rate distinct schemes length/0 tokens_per_problem latency_s latency_s_se"
+    keys += " coop_rate distinct length/0 tokens_per_problem latency_s latency_s_se"
     for name, row in table.items():
-        assert sum(scheme["count"] for scheme in row["schemes"].values()) == 8
-        assert ("vs" in row) == (name != names[0])
+        shares = [row[key] for key in row if re.fullmatch("scheme/.*(?<!_se)", key)]
+        assert sum(shares) == pytest.approx(1)
+        assert ("difference" in row) == (name != names[0])
         assert row.keys() >= {*keys.split(), "tokens_per_s"}
     with (whole / "csv").open() as file:
         lines = list(csv.DictReader(file))

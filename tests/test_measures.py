@@ -7,7 +7,6 @@ import itertools
 import math
 import statistics
 
-import pandas
 import pytest
 
 from evaluation import measures
@@ -19,14 +18,6 @@ def test_best_of_k_is_the_mean_over_all_subsets(values):
         brute = statistics.fmean(map(max, itertools.combinations(values, k)))
         assert measures.best_of_k(values, k) == pytest.approx(brute, abs=1e-12)
     assert math.isnan(measures.best_of_k(values, len(values) + 1))
-
-
-def test_a_paired_comparison_sees_what_two_errors_do_not():
-    gaps = [0.1, 0.12, 0.08, 0.1, -0.1, 0]
-    error = statistics.stdev(gaps) / 6**0.5
-    expected = {"difference": 0.05, "difference_se": error, "win": 4, "tie": 1, "loss": 1}
-    assert measures.paired(pandas.Series(gaps)) == pytest.approx(expected)
-    assert measures.paired(pandas.Series([0.5]))["difference_se"] is None
 
 
 OWN = {"pass@k": "metric/pass", "accuracy@k": "tests", "coop_rate": "cooperation"}
@@ -49,7 +40,9 @@ def test_the_table_has_every_measure():
     a = [record("a", item, s, item == 0 or s == 0) for item in (0, 1) for s in range(4)]
     a += [record("a", item, 0, True, greedy=True) for item in (0, 1)]
     b = [record("b", i, s, False, tokens=[(9, 1)]) for i in (1, 0) for s in range(4)]
-    a, b = measures.summarize({"a": a, "b": b}, OWN, {"a": {"latency_s": 1.0}}).values()
+    a[0]["speed"] = {"latency_s": 0.5}
+    a[4]["speed"] = {"latency_s": 1.5}  # of the other item
+    a, b = measures.summarize({"a": a, "b": b}, OWN).values()
     expected = {
         "return": (1 + 0.25) / 2 * 2.5 / 4,
         "return_se": 2.5 / 4 * 0.75 / 2,
@@ -63,20 +56,17 @@ def test_the_table_has_every_measure():
         "length/0": 3,
         "tokens_per_problem": 8,
         "latency_s": 1.0,
+        "latency_s_se": 0.5,
         "longest": 5,
     }
     assert {name: a[name] for name in expected} == pytest.approx(expected)
     assert "pass@5" not in a  # there are four samples
     assert b["length/0"] == 9
     assert "latency_s" not in b
-    assert a["schemes"] == {
-        "decorator": {"count": 5, "pass_rate": 1.0},
-        "unused": {"count": 3, "pass_rate": 0.0},
-    }
-    difference = {"difference": -a["return"], "difference_se": a["return_se"]}
-    expected = {"win": 0, "tie": 0, "loss": 2, **difference}  # paired by problem, not by place
-    assert b["vs"].pop("method") == "a"
-    assert b["vs"] == pytest.approx(expected)
+    assert (a["scheme/decorator"], a["scheme/unused"]) == (5 / 8, 3 / 8)
+    assert (b["scheme/decorator"], b["scheme/unused"]) == (0, 1)
+    expected = (-a["return"], a["return_se"])  # paired by problem, not by place
+    assert (b["difference"], b["difference_se"]) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("whole", [0, 3])
@@ -86,14 +76,13 @@ def test_a_part_that_a_response_lacks_is_0_and_one_that_a_method_lacks_is_missin
         records[number]["turns"][0]["parts"] = {"cooperation": 1.5}
     other = record("b", 0, 0, True)
     other["turns"][0]["parts"] = {"style": 1.0}
-    a, b = measures.summarize({"a": records, "b": [other]}, OWN, {}).values()
+    a, b = measures.summarize({"a": records, "b": [other]}, OWN).values()
     assert (a["reward/tests"], a["metric/pass"], a["pass@1"]) == (0.25, 0.25, 0.25)
-    assert a["schemes"] == {"decorator": {"count": 4, "pass_rate": 0.25}}
     assert "reward/style" not in a
     assert not {"reward/tests", "pass@1", "coop_rate"} & b.keys()
 
 
 def test_the_length_of_a_response_is_that_of_the_turns_at_which_its_agent_spoke():
     a = record("a", 0, 0, True, tokens=[(3, 0), (0, 5)])
-    a = measures.summarize({"a": [a]}, OWN, {})["a"]
+    a = measures.summarize({"a": [a]}, OWN)["a"]
     assert (a["length/0"], a["length/1"], a["tokens_per_problem"], a["longest"]) == (3, 5, 8, 8)
