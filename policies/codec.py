@@ -60,13 +60,12 @@ class Codec:
         text that spells a control token is ordinary text, so that nobody can write into another's
         role. A prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
         """
-        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        if isinstance(prompt, str) and not chat:
-            self.raw = True
-            ids = self.literal(f"{prompt}\n\n{begun}" if begun else prompt)
-            while ids and ids[-1] in self.eos:
-                ids.pop()
-            return ids
+        messages = prompt
+        if isinstance(prompt, str):
+            if not chat:
+                self.raw = True
+                return self.raw_ids(f"{prompt}\n\n{begun}" if begun else prompt)
+            messages = [{"role": "user", "content": prompt}]
         if not self.tokenizer.chat_template:
             raise ValueError(
                 "--chat-template, or a prompt of chat messages: the model has no chat template: "
@@ -88,6 +87,13 @@ class Codec:
             ) from error
         return ids + self.literal(begun, add_special_tokens=False)
 
+    def raw_ids(self, text: str) -> list[int]:
+        """Return the token ids of a prompt without the chat template, and without a final EOS."""
+        ids = self.literal(text)
+        while ids and ids[-1] in self.eos:
+            ids.pop()
+        return ids
+
     def literal(self, text: str, **options) -> list[int]:
         """Return a text's token ids. Special tokens that it spells are ordinary text."""
         return self.tokenizer(text, split_special_tokens=True, **options)["input_ids"]
@@ -95,7 +101,8 @@ class Codec:
     @functools.cached_property
     def added_tokens(self) -> re.Pattern:
         """Return a pattern of what may be a control token. To look for each in detail is slow."""
-        return re.compile("|".join(map(re.escape, self.tokenizer.get_added_vocab())))
+        texts = map(re.escape, self.tokenizer.get_added_vocab())
+        return re.compile("|".join(texts))
 
     def end_at(self, stop: str | Sequence[str]) -> None:
         """Let responses end with the first token that completes one of these texts, too."""
@@ -136,7 +143,8 @@ class Codec:
         """
         silent = {*self.eos, self.tokenizer.pad_token_id}
         tokens = [token for token in response if token not in silent]
-        return self.decode([*self.letter, *tokens])[len(self.decode(self.letter)) :]
+        text = self.decode([*self.letter, *tokens])
+        return text[len(self.decode(self.letter)) :]
 
     def decode(self, tokens: list[int]) -> str:
         # A clean-up would take the space of "x != y".

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from policies.codec import Codec
+from policies.logprobs import padded
 from policies.memory import halving, prompts_at_once
 from policies.sampling import Sampling, choose
-from policies.shared_model import SharedModel
+from policies.shared_model import SharedModel, repeat_each
 
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
 # no further ahead. A finished row that is still decoded costs nothing there.
@@ -52,14 +52,14 @@ class Rows:
         responses: only policies/fast/ needs their `limit` in tokens.
         """
         if not base.takes_masks:
-            prompts = [prompt for prompt in prompts for _ in range(samples)]
-            agents = [agent for agent in agents for _ in range(samples)]
+            prompts = repeat_each(prompts, samples)
+            agents = repeat_each(agents, samples)
             samples = 1
         self.base = base
         self.agents = agents
         self.cache: Any = None  # of transformers
         ids = [torch.tensor(prompt) for prompt in prompts]
-        ids = pad_sequence(ids, batch_first=True, padding_side="left", padding_value=-1)
+        ids = padded(ids, padding_side="left", padding_value=-1)
         ids = ids.to(base.device)
         self.real = ids >= 0  # (R, W): False at the padding before a prompt
         self.read(ids.clamp(min=0))
@@ -67,7 +67,7 @@ class Rows:
             self.cache.batch_repeat_interleave(samples)
             self.logits = self.logits.repeat_interleave(samples, 0)
             self.real = self.real.repeat_interleave(samples, 0)
-            self.agents = [agent for agent in agents for _ in range(samples)]
+            self.agents = repeat_each(agents, samples)
         self.numbers = torch.arange(len(self.real), device=base.device)  # (R,): of all rows
 
     def read(self, ids: Tensor) -> None:
@@ -87,7 +87,8 @@ class Rows:
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
         tokens = tokens[:, None]
-        self.real = torch.cat([self.real, torch.ones_like(tokens, dtype=torch.bool)], 1)
+        new = torch.ones_like(tokens, dtype=torch.bool)
+        self.real = torch.cat([self.real, new], 1)
         self.read(tokens)
 
     def keep(self, going_on: Tensor) -> None:
@@ -122,7 +123,7 @@ def decode(
         for start in range(0, len(prompts), count):
             part = slice(start, start + count)
             part_uniforms = uniforms[part].flatten(0, 1)  # (R, T)
-            part_begun = [text for text in begun[part] for _ in range(samples)]
+            part_begun = repeat_each(begun[part], samples)
             with torch.inference_mode():  # a step's kernels cost an eighth less than in no_grad
                 rows = make_rows(base, prompts[part], agents[part], samples, limit)
                 responses = decode_rows(base, rows, part_uniforms, sampling, part_begun)
@@ -148,23 +149,25 @@ def decode_rows(
     look = LOOK[device.type]
     for step in range(limit):
         # 1) Choose a token of every row.
-        new, logp, entropy = choose(rows.logits, uniforms[rows.numbers, step], sampling)
-        tokens[rows.numbers, step] = new
-        logps[rows.numbers, step] = logp
-        entropies[rows.numbers, step] = entropy
-        ended[rows.numbers] |= torch.isin(new, ends)
+        numbers = rows.numbers  # (r,) of those that are still decoded
+        new, logp, entropy = choose(rows.logits, uniforms[numbers, step], sampling)
+        tokens[numbers, step] = new
+        logps[numbers, step] = logp
+        entropies[numbers, step] = entropy
+        ended[numbers] |= torch.isin(new, ends)
         if step + 1 == limit:
             break
         # 2) Now and then, drop the rows that have ended.
         if (step + 1) % look == 0:
             if base.codec.stops:
-                row_begun = [begun[number] for number in rows.numbers.tolist()]
-                row_tokens = tokens[rows.numbers, : step + 1]
-                ended[rows.numbers] |= stopped(base.codec, row_tokens, look, row_begun)
-            going_on = (~ended[rows.numbers]).nonzero().squeeze(-1)
+                row_begun = [begun[number] for number in numbers.tolist()]
+                row_tokens = tokens[numbers, : step + 1]
+                ended[numbers] |= stopped(base.codec, row_tokens, look, row_begun)
+            going_on = (~ended[numbers]).nonzero().squeeze(-1)
             if len(going_on) == 0:
                 break
-            if base.takes_masks and len(going_on) <= KEPT[device.type] * len(new):
+            few = KEPT[device.type] * len(new)
+            if base.takes_masks and len(going_on) <= few:
                 rows.keep(going_on)
                 new = new[going_on]
         # 3) Let the model read the tokens.
@@ -182,8 +185,11 @@ def stopped(codec: Codec, tokens: Tensor, new: int, begun: list[str]) -> Tensor:
     reach = new + max(len(stop.encode()) for stop in codec.stops)
     if tokens.shape[1] > reach:
         begun = [""] * len(begun)
-    tails = zip(tokens[:, -reach:].tolist(), begun, strict=True)
-    return torch.tensor([codec.is_stopped(*tail) for tail in tails], device=tokens.device)
+    tails = tokens[:, -reach:].tolist()
+    are_stopped = []
+    for tail, beginning in zip(tails, begun, strict=True):
+        are_stopped.append(codec.is_stopped(tail, beginning))
+    return torch.tensor(are_stopped, device=tokens.device)
 
 
 def response_of(codec: Codec, tokens: list[int], logps: list, entropy: list, begun="") -> Response:

@@ -103,14 +103,15 @@ class Engine:
 
         A server does not give the entropy. Its estimate is that of the sampled tokens, -log pi.
         """
-        seeds = uniforms[:, 0, 0].double() * 2**53
+        numbers = uniforms[:, 0, 0].double() * 2**53
+        seeds = numbers.long().tolist()
         samples = uniforms.shape[1]
 
         async def answers() -> list[list[dict]]:
             policies = [self.base.policy_of[agent] for agent in agents]
             await asyncio.gather(*map(self.load, {*policies}))
             requests = []
-            for prompt, policy, seed in zip(prompts, policies, seeds.long().tolist(), strict=True):
+            for prompt, policy, seed in zip(prompts, policies, seeds, strict=True):
                 name = self.names[policy]
                 requests.append(self.complete(name, prompt, seed, samples, sampling))
             return await asyncio.gather(*requests)
@@ -162,7 +163,8 @@ class Engine:
             return
         weights = hashlib.sha256()
         for parameter in self.base.parameters_of(policy):
-            weights.update(parameter.detach().float().cpu().numpy().tobytes())
+            values = parameter.detach().float().cpu()
+            weights.update(values.numpy().tobytes())
         name = f"{self.run}-agent{policy}-{weights.hexdigest()[:12]}"
         old = self.names.get(policy)
         if name == old:
@@ -183,8 +185,9 @@ class Engine:
         those of the sampled distribution.
         """
         rows = []
+        zeros = torch.zeros(1, 1, 1)
         for agent in self.base.agents:
-            [[response]] = self.sample([PROMPT], [agent], torch.zeros(1, 1, 1), PROBE, [""])
+            [[response]] = self.sample([PROMPT], [agent], zeros, PROBE, [""])
             rows.append(Row(agent, PROMPT, response.tokens, logps=response.logps))
         score(self.base, rows, PROBE)
         gap = float(gaps(rows).abs().mean())

@@ -1,7 +1,6 @@
 """The answers to a reward's questions: how likely the frozen base finds texts."""
 
 import numpy as np
-import torch
 
 from policies.logprobs import Row, score
 from policies.memory import halving
@@ -30,7 +29,7 @@ def likelihoods(
                 f"a reward asks of {size} tokens, and the context of the model that it asks is "
                 f"{base.codec.context}: take shorter items"
             )
-        rows.append(Row(base.agents[0], (*opening, *ids), tokens, scored=torch.zeros(0)))
-    full_rows = [row for row in rows if row.tokens]
-    halving([base], lambda: score(base, full_rows, PLAIN, frozen=True))
+        whole_prompt = (*opening, *ids)
+        rows.append(Row(base.agents[0], whole_prompt, tokens))
+    halving([base], lambda: score(base, rows, PLAIN, frozen=True))
     return [row.scored.cpu().double().numpy() for row in rows]

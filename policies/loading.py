@@ -50,7 +50,9 @@ def load_model(name: str, bits: int):
     find_model(name)
     place = device()
     # A path of the user's is recorded whole, so that it is found from anywhere.
-    where = str(Path(name).resolve()) if Path(name).exists() else name
+    where = name
+    if Path(name).exists():
+        where = str(Path(name).resolve())
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
     half = bits == 16 or (bits < 16 and place.type == "cuda" and has_bf16(place))
     weights: dict = {"dtype": torch.bfloat16 if half else torch.float32, "use_safetensors": True}

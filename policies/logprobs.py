@@ -41,6 +41,11 @@ class Row:
     reference: Tensor | None = None  # under the frozen base
 
     @property
+    def size(self) -> int:
+        """Its number of tokens, those of the prompt included."""
+        return len(self.prompt) + len(self.tokens)
+
+    @property
     def coef(self) -> float:
         """Its coefficient in the loss."""
         return self.advantage * self.weight
@@ -60,9 +65,10 @@ def score(
     without adapters.
     """
     learns = backward is not None
-    longest = max((len(row.prompt) + len(row.tokens) for row in rows), default=0)
+    longest = max((row.size for row in rows), default=0)
     prompts = {(row.agent, row.prompt) for row in rows}
-    total = sum(len(row.tokens) for row in rows) + sum(len(prompt) for _, prompt in prompts)
+    total = sum(len(row.tokens) for row in rows)
+    total += sum(len(prompt) for _, prompt in prompts)
     recomputing = learns and checkpoints(base, longest, total)
     logps_of = base.fast.token_logps if base.fast else token_logps
     trees = trees_of(base, rows, pass_tokens(base, recomputing))
@@ -84,8 +90,11 @@ def score(
 
 def gaps(rows: list[Row]) -> Tensor:
     """Return how far the scored log-probabilities are from the sampled ones, in nats, (N,)."""
-    differences = [row.scored.cpu() - torch.tensor(row.logps) for row in rows]
-    return torch.cat([torch.zeros(0), *differences])
+    differences = [torch.zeros(0)]
+    for row in rows:
+        sampled = torch.tensor(row.logps)
+        differences.append(row.scored.cpu() - sampled)
+    return torch.cat(differences)
 
 
 class Tree:
@@ -108,18 +117,19 @@ class Tree:
     """
 
     def __init__(self):
-        self.rows: list[Row] = []
-        self.predicted: list[int] = []  # of all tokens of the rows: where each is predicted
-        self.tokens: list[int] = []
-        self.parents: list[int] = []
-        self.depths: list[int] = []  # positions in the text
-        self.places: dict[tuple[int, int], int] = {}  # of a token after a place
+        self.rows = []
+        self.predicted = []  # of all tokens of the rows: where each is predicted
+        self.tokens = []
+        self.parents = []
+        self.depths = []  # positions in the text
+        self.places = {}  # by the place of the token before, and the token
 
     def add(self, row: Row) -> None:
         """Add a response after its prompt."""
         path = []  # places of the text's tokens but the last
         place = -1
-        for depth, token in enumerate([*row.prompt, *row.tokens][:-1]):
+        text = [*row.prompt, *row.tokens]
+        for depth, token in enumerate(text[:-1]):
             key = (place, token)
             if key not in self.places:
                 self.places[key] = len(self.tokens)
@@ -153,9 +163,8 @@ def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
     limit = min(limit, base.codec.context)  # some models keep tables of so many places
     trees: list[Tree] = []
     for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
-        size = len(row.prompt) + len(row.tokens)
         last = trees[-1] if trees and base.takes_masks else None
-        if not (last and last.takes(row) and len(last.tokens) + size <= limit):
+        if not (last and last.takes(row) and len(last.tokens) + row.size <= limit):
             last = Tree()
             trees.append(last)
         last.add(row)
@@ -184,18 +193,20 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
         for row in tree.rows:
             targets += row.tokens
     device = base.device
-    layout = Layout(
-        ids.to(device), torch.tensor(predicted, device=device), torch.tensor(targets, device=device)
-    )
+    predicted = torch.tensor(predicted, device=device)
+    targets = torch.tensor(targets, device=device)
+    layout = Layout(ids.to(device), predicted, targets)
     if not base.takes_masks:
         return layout
-    seen = torch.eye(size, dtype=torch.bool).repeat(count, 1, 1, 1)
+    seen = torch.eye(size, dtype=torch.bool)
+    seen = seen.repeat(count, 1, 1, 1)
     for number, tree in enumerate(trees):
         rows = seen[number, 0].numpy()  # a token sees itself, and those on the way to it
         for place, parent in enumerate(tree.parents):
             if parent >= 0:
                 rows[place] |= rows[parent]
-    layout.positions = padded([torch.tensor(tree.depths) for tree in trees]).to(device)
+    depths = padded([torch.tensor(tree.depths) for tree in trees])
+    layout.positions = depths.to(device)
     layout.seen = seen.to(device)
     return layout
 
@@ -206,7 +217,8 @@ def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor
     if layout.seen is not None:
         dtype = base.net.dtype
         mask = torch.zeros(layout.seen.shape, dtype=dtype, device=base.device)
-        inputs["attention_mask"] = mask.masked_fill(~layout.seen, torch.finfo(dtype).min)
+        least = torch.finfo(dtype).min
+        inputs["attention_mask"] = mask.masked_fill(~layout.seen, least)
         inputs["position_ids"] = layout.positions
     logits = base.net(layout.ids, use_cache=False, **inputs).logits
     # Responses may share a place. In several threads, only a gradient of `embedding` adds up their

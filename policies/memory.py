@@ -31,7 +31,8 @@ MOST_HALVINGS = 20  # then it is one prompt, and one response, at a time
 @functools.cache
 def host() -> int:
     """Return bytes of the machine's memory, or of what this process may take of it."""
-    return min([psutil.virtual_memory().total, *group_limits(Path("/"))])
+    limits = group_limits(Path("/"))
+    return min([psutil.virtual_memory().total, *limits])
 
 
 def group_limits(root: Path) -> list[int]:
@@ -42,7 +43,8 @@ def group_limits(root: Path) -> list[int]:
     listing = root / "proc/self/cgroup"
     if not listing.is_file():  # not Linux
         return []
-    path = listing.read_text("utf-8").splitlines()[-1].partition("::/")[2]
+    line = listing.read_text("utf-8").splitlines()[-1]
+    path = line.partition("::/")[2]
     group = root / "sys/fs/cgroup" / path
     limits = []
     for folder in (group, *group.parents):  # in a container the first ones may be out of sight

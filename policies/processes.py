@@ -30,7 +30,9 @@ class Processes(DDPStrategy):
 
 def place() -> tuple[int, int]:
     """Return the number of this process and the number of processes."""
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    if not dist.is_initialized():
+        return 0, 1
+    return dist.get_rank(), dist.get_world_size()
 
 
 def play(rollout, items: list[dict], key: tuple, sampling, play) -> list[list]:
@@ -56,7 +58,8 @@ def play(rollout, items: list[dict], key: tuple, sampling, play) -> list[list]:
         if error:
             error.everywhere = True
             raise error
-    shares = itertools.zip_longest(*(turns for turns, _ in answers), fillvalue=[])
+    played = [turns for turns, _ in answers]
+    shares = itertools.zip_longest(*played, fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]
 
 

@@ -111,8 +111,10 @@ def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
     """
     size = math.isqrt(mass.shape[1] - 1) + 1
     padding = -mass.shape[1] % size
-    blocks = F.pad(mass, (0, padding)).unflatten(1, (-1, size))  # (R, blocks, size)
-    block, rest = invert(blocks.sum(2, dtype=uniforms.dtype), uniforms)
+    blocks = F.pad(mass, (0, padding))
+    blocks = blocks.unflatten(1, (-1, size))  # (R, blocks, size)
+    block_mass = blocks.sum(2, dtype=uniforms.dtype)
+    block, rest = invert(block_mass, uniforms)
     rows = torch.arange(len(mass), device=mass.device)
     within = blocks[rows, block].to(uniforms.dtype)  # (R, size)
     token, _ = invert(within, rest)

@@ -51,7 +51,9 @@ class SharedModel(nn.Module):
         super().__init__()
         self.codec = Codec(model, tokenizer, options.template_arg)
         self.agents = agents
-        self.policy_of = {agent: agents[0] if options.share else agent for agent in agents}
+        self.policy_of = {agent: agent for agent in agents}
+        if options.share:
+            self.policy_of = dict.fromkeys(agents, agents[0])
         self.lora = options.lora_rank > 0
         # Whether texts run side by side, with padding, positions and a mask. Else one by one.
         self.takes_masks = True
@@ -160,8 +162,12 @@ class SharedModel(nn.Module):
         """Tell a LoRA layer the adapter of each row, before it runs: peft's mixed batches."""
         adapters = self.row_adapters or ["__base__"]  # peft's word for none
         repeats = len(inputs[0]) // len(adapters)  # some layers get all tokens in a row
-        names = [name for name in adapters for _ in range(repeats)]
-        return inputs, options | {"adapter_names": names}
+        return inputs, options | {"adapter_names": repeat_each(adapters, repeats)}
+
+
+def repeat_each(values: Sequence, times: int) -> list:
+    """Return each value so many times in a row: a a b b."""
+    return [value for value in values for _ in range(times)]
 
 
 def linear_layers(model) -> list[str]:

@@ -36,7 +36,8 @@ class Adapters:
             return _call(base, x)
         dtype = torch.float32 if self.updating else x.dtype
         down, up, scale = self.stacked(layer, dtype)
-        rows = self.groups.pad(x).unflatten(0, (len(self.names), -1))  # (n, C, in)
+        rows = self.groups.pad(x)
+        rows = rows.unflatten(0, (len(self.names), -1))  # (n, C, in)
         inner = torch.bmm(rows.to(dtype), down)  # (n, C, r)
         if self.groups.even:
             output = _call(base, rows)  # (n, C, out)
@@ -56,9 +57,10 @@ class Adapters:
         if layer in self.stacks:
             return self.stacks[layer]
         down = torch.stack([layer.lora_A[name].weight for name in self.names])  # (n, r, in)
+        down = down.transpose(1, 2).to(dtype)
         up = torch.stack([layer.lora_B[name].weight for name in self.names])  # (n, out, r)
-        scale = layer.scaling[self.names[0]]
-        stack = (down.transpose(1, 2).to(dtype), up.transpose(1, 2).to(dtype), scale)
+        up = up.transpose(1, 2).to(dtype)
+        stack = (down, up, layer.scaling[self.names[0]])
         if not self.updating:
             self.stacks[layer] = stack
         return stack

@@ -33,8 +33,10 @@ class TreeAttention:
         # (R, 1, g Q, K) that are added to the scores: -inf where a query does not see a key
         self.blocks: list[tuple[Tensor, Tensor]] = []
         for rows in seen.split(BLOCK, 2):
-            places = rows.flatten(0, 2).any(0).nonzero().squeeze(1)
-            mask = torch.where(rows.index_select(3, places), 0.0, -math.inf)
+            any_sees = rows.flatten(0, 2).any(0)  # (T,)
+            places = any_sees.nonzero().squeeze(1)
+            sees = rows.index_select(3, places)
+            mask = torch.where(sees, 0.0, -math.inf)
             mask = mask.to(dtype).repeat(1, 1, sharing, 1)
             self.blocks.append((places, mask))
 
@@ -44,8 +46,9 @@ class TreeAttention:
         The queries that share a head's keys go beside each other.
         """
         query = query.unflatten(1, (-1, self.sharing))  # (R, h, g, T, D)
+        blocks = query.split(BLOCK, 3)
         parts = []
-        for queries, (places, mask) in zip(query.split(BLOCK, 3), self.blocks, strict=True):
+        for queries, (places, mask) in zip(blocks, self.blocks, strict=True):
             mixed = F.scaled_dot_product_attention(
                 queries.flatten(2, 3),
                 keys.index_select(2, places),
@@ -140,7 +143,8 @@ class RowCache:
             values = values.float()
         self.keys = keys.contiguous().transpose(2, 3)  # (P, h, D, W)
         self.values = values.contiguous()
-        shape = (self.rows, keys.shape[1], self.room, keys.shape[3])  # (R, h, T, D)
+        _, heads, _, size = keys.shape
+        shape = (self.rows, heads, self.room, size)  # (R, h, T, D)
         self.row_keys = keys.new_zeros(shape)
         self.row_values = values.new_zeros(shape)
         return mixed.transpose(1, 2).contiguous()
@@ -151,13 +155,15 @@ class RowCache:
         query (R, H, 1, D), keys and values (R, h, 1, D) -> (R, 1, H, D).
         """
         grid = step.grid
-        self.row_keys.index_copy_(2, step.place, keys.to(self.row_keys.dtype))
-        self.row_values.index_copy_(2, step.place, values.to(self.row_values.dtype))
+        dtype = self.row_keys.dtype
+        self.row_keys.index_copy_(2, step.place, keys.to(dtype))
+        self.row_values.index_copy_(2, step.place, values.to(dtype))
         used = len(step.mask)
         keys = self.row_keys[:, :, :used].flatten(0, 1)  # (R h, T, D)
         values = self.row_values[:, :, :used].flatten(0, 1)
         rows, _, _, size = query.shape
-        query = (query * size**-0.5).view(rows * grid.heads, -1, size)  # (R h, g, D)
+        query = query * size**-0.5
+        query = query.view(rows * grid.heads, -1, size)  # (R h, g, D)
         prompt = products(grid.by_prompt(query), self.keys.flatten(0, 1))  # (P h, S g, W)
         prompt += grid.padding
         response = products(query, keys.transpose(1, 2))  # (R h, g, T)

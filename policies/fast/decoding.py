@@ -31,7 +31,8 @@ class FastRows:
         self.lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
         # A step that a graph repeats may not wait for the GPU. Layers in 8 bits wait.
         self.repeats = device.type == "cuda" and not base.int8
-        self.caches = [RowCache(len(self.numbers), limit) for _ in base.fast.layers.layers]
+        layers = base.fast.layers.layers
+        self.caches = [RowCache(len(self.numbers), limit) for _ in layers]
         logits = self.prefill(prompts)
         self.logits = logits.repeat_interleave(samples, 0)
         self.lay_out()
@@ -39,7 +40,8 @@ class FastRows:
     def prefill(self, prompts: list) -> Tensor:
         """Run the prompts, padded on the right to W. Return the logits (P, V) that follow them."""
         base = self.base
-        ids = padded([torch.tensor(prompt) for prompt in prompts]).to(base.device)
+        ids = padded([torch.tensor(prompt) for prompt in prompts])
+        ids = ids.to(base.device)
         width = ids.shape[1]
         places = torch.arange(width, device=base.device)
         last = self.lengths[:, None] - 1
@@ -62,20 +64,26 @@ class FastRows:
         self.grid = Grid(owners, self.real, base.fast.layers.heads[1])
         names = base.adapters_of([self.agents[owner] for owner in owners])
         self.adapters = Adapters(names, 1, base.device, updating=False)
-        self.forward: Callable[..., Tensor] = Graph(self.run) if self.repeats else self.run
+        self.forward: Callable[..., Tensor] = self.run
+        if self.repeats:
+            self.forward = Graph(self.run)
 
     def run(self, tokens: Tensor, place: Tensor) -> Tensor:
         """Return the logits (R, V) after tokens (R, 1), which stand at this place (1,)."""
         # A graph repeats the same work for every token: it masks the places after the token.
-        places = self.places if self.repeats else self.places[: self.read + 1]
-        step = Step(self.grid, place, torch.where(places > place, -math.inf, 0.0))
+        places = self.places
+        if not self.repeats:
+            places = places[: self.read + 1]
+        mask = torch.where(places > place, -math.inf, 0.0)
+        step = Step(self.grid, place, mask)
         attentions = [functools.partial(cache.attend, step) for cache in self.caches]
         hidden = self.base.fast.layers(tokens, self.starts + place, self.adapters, attentions)
         return self.base.head(hidden)
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
-        self.logits = self.forward(tokens[:, None], self.places[self.read, None])
+        place = self.places[self.read, None]
+        self.logits = self.forward(tokens[:, None], place)
         self.read += 1
 
     def keep(self, going_on: Tensor) -> None:

@@ -106,10 +106,11 @@ class Layers:
             heads = heads * cos + heads.roll(self.size // 2, -1) * sin
             heads = heads.transpose(1, 2)  # (R, heads, T, D)
             query, key = heads.split(self.heads, 1)
-            mixed = attention(query, key, value.transpose(1, 2)).view(len(x), -1)
-            x = x + linear(layer.output, mixed)
+            mixed = attention(query, key, value.transpose(1, 2))
+            x = x + linear(layer.output, mixed.view(len(x), -1))
             normed = layer.post_norm(x)
-            inner = layer.activation(linear(layer.gate, normed)) * linear(layer.up, normed)
+            gate = layer.activation(linear(layer.gate, normed))
+            inner = gate * linear(layer.up, normed)
             return x + linear(layer.down, inner)
 
         x = self.net.embed_tokens(tokens).flatten(0, 1)  # (N, hidden)

@@ -34,7 +34,8 @@ class Fast:
         layers = self.layers
         query_heads, key_heads = layers.heads
         trees = TreeAttention(layout.seen, query_heads // key_heads, base.net.dtype)
-        adapters = Adapters(base.row_adapters, layout.ids.shape[1], base.device, updating=True)
+        size = layout.ids.shape[1]
+        adapters = Adapters(base.row_adapters, size, base.device, updating=True)
         attentions = [trees.attend] * len(layers.layers)
         hidden = layers(layout.ids, layout.positions, adapters, attentions, base.recomputing)
         # Responses may share a place. In several threads, only a gradient of `embedding` adds up
@@ -59,4 +60,5 @@ class Fast:
                 logps.append(logps_of(leaf, tokens))
             slopes += torch.autograd.grad(logps[-1].sum(), leaf)
         change = hidden - hidden.detach()  # 0, but for the gradient
-        return torch.cat(logps).detach() + (torch.cat(slopes).float() * change).sum(-1)
+        slope = torch.cat(slopes).float()
+        return torch.cat(logps).detach() + (slope * change).sum(-1)
