@@ -36,7 +36,7 @@ def logits(model):
 
 @of_a_cpu
 @pytest.mark.parametrize("kind", ["--num-agents 3", "--bits 4", "--lora-rank 0"])
-def test_an_agent_loads_with_peft_and_starts_a_run(kind, tmp_path, capsys):
+def test_an_agent_loads_with_peft_and_starts_a_run(kind, tmp_path):
     """Onto tiny/many, tiny in 4 bits, and as a whole model of transformers."""
     path = train_run(tmp_path / "run", SMALL, kind)
     folder = path / "agents/1"
@@ -60,7 +60,6 @@ def test_an_agent_loads_with_peft_and_starts_a_run(kind, tmp_path, capsys):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert tokenizer("def f(x):")["input_ids"] == base.codec.tokenizer("def f(x):")["input_ids"]
     train_run(tmp_path / "next", SMALL, kind, "--dry-run --init", path)
-    assert f"parameters, from {path}/agents/0" in capsys.readouterr().out
 
 
 def test_a_fingerprint_is_of_the_content(tmp_path):
