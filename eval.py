@@ -110,7 +110,7 @@ def parser(command: str = "table") -> Parser:
         case "doctor":
             add("run", help="run to examine")
     if command in ("table", "show"):
-        add("--run", nargs="+", help="runs to evaluate (the newest one)")
+        add("--run", nargs="+", help="runs, or folders of runs (the newest run)")
         add("--method", nargs="+", help="methods of the table, listed below (all that apply)")
         add("--split", default="test", choices=("dev", "test"), help="problems (%(default)s)")
         add("--single-model", type=located, help="language model of method single (the team's)")
