@@ -74,8 +74,9 @@ class Rows:
         """Let the model read tokens (R, t), the last of `real`. Set logits (R, V) of the next."""
         inputs = {}
         if self.base.takes_masks:
+            size = ids.shape[1]
             positions = self.real.cumsum(1) - 1
-            inputs["position_ids"] = positions[:, -ids.shape[1] :].clamp(min=0)
+            inputs["position_ids"] = positions[:, -size:].clamp(min=0)
             inputs["attention_mask"] = self.real.long()
         with self.base.acting(self.agents):
             outputs = self.base.net(

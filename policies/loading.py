@@ -122,8 +122,8 @@ def mean_gap(base: SharedModel) -> float:
     """
     agent = base.agents[0]
     prompts = [(5, 3, 9, 4), (7, 2)]  # any tokens
-    uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
-    answers = decode(base, prompts, [agent, agent], uniforms, PROBE)
+    uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64)
+    answers = decode(base, prompts, [agent, agent], uniforms.view(2, 2, 3), PROBE)
     rows = []
     for prompt, responses in zip(prompts, answers, strict=True):
         for response in responses:

@@ -164,7 +164,8 @@ def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
     trees: list[Tree] = []
     for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
         last = trees[-1] if trees and base.takes_masks else None
-        if not (last and last.takes(row) and len(last.tokens) + row.size <= limit):
+        fits = last and last.takes(row) and len(last.tokens) + row.size <= limit
+        if not fits:
             last = Tree()
             trees.append(last)
         last.add(row)

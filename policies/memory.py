@@ -72,7 +72,8 @@ def activation_bytes(base: SharedModel) -> int:
     config = base.net.config.get_text_config()
     size = base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    hidden = (9 if base.device.type == "cpu" else 4) * size + 3 * 4
+    kept = 9 if base.device.type == "cpu" else 4  # numbers in the model's type
+    hidden = kept * size + 3 * 4
     return hidden * config.hidden_size + (3 * size + 4) * inner
 
 

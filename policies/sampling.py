@@ -73,7 +73,8 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
     last = kept.clamp(min=1) - 1
     least = ranked.gather(-1, last)
     if count < known:
-        more = (kept[:, 0] == count).nonzero()[:, 0]  # rows; on a GPU the host waits for them
+        too_few = kept[:, 0] == count
+        more = too_few.nonzero()[:, 0]  # rows; on a GPU the host waits for them
         if len(more):
             least[more] = nucleus(logits[more], top_p, MORE * count)
     return least

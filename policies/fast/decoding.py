@@ -28,7 +28,8 @@ class FastRows:
         self.numbers = torch.arange(len(prompts) * samples, device=device)
         self.read = 0  # tokens of the responses so far
         self.places = torch.arange(limit, device=device)
-        self.lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        lengths = [len(prompt) for prompt in prompts]
+        self.lengths = torch.tensor(lengths, device=device)
         # A step that a graph repeats may not wait for the GPU. Layers in 8 bits wait.
         self.repeats = device.type == "cuda" and not base.int8
         layers = base.fast.layers.layers
@@ -61,7 +62,8 @@ class FastRows:
         owners = self.numbers // self.samples  # the prompt of each row
         self.starts = self.lengths[owners][:, None]  # (R, 1)
         owners = owners.tolist()
-        self.grid = Grid(owners, self.real, base.fast.layers.heads[1])
+        _, key_heads = base.fast.layers.heads
+        self.grid = Grid(owners, self.real, key_heads)
         names = base.adapters_of([self.agents[owner] for owner in owners])
         self.adapters = Adapters(names, 1, base.device, updating=False)
         self.forward: Callable[..., Tensor] = self.run
