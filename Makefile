@@ -34,7 +34,7 @@ coder: setup
 	$(BIN)/python train.py @recipes/coder.args $(if $(DATA),--data $(DATA)) \
 		--model $(or $(MODEL),Qwen/Qwen2.5-Coder-0.5B-Instruct) $(ARGS)
 
-# what a fork of the algorithm can break: 80 s of two idle cores with AVX2
+# what a fork of the algorithm can break: 40 s of two idle cores
 CHECKED := equations magrpo policies memory reproducibility
 check: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal \

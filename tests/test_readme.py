@@ -1,6 +1,6 @@
 """The README and the pages keep their word: python -m pytest tests/test_readme.py
 
-Links, files, commands and flags are there, and code blocks run.
+Links, files, commands and flags are there, each figure stands on one page, and code blocks run.
 """
 
 import re
@@ -67,6 +67,13 @@ def test_every_flag_and_make_target_of_the_readme_exists():
     assert named <= set(re.findall(r"--[a-z][a-z-]+", known))
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", TEXT, re.MULTILINE)) <= targets
+
+
+def test_a_bold_figure_stands_on_one_page_of_results_and_in_the_readme_at_most():
+    for home in RESULTS:
+        for figure in re.findall(r"\*\*(\.\d{3})\*\*", home.read_text()):
+            others = [page for page in PAGES[1:] if page != home and figure in page.read_text()]
+            assert others == [], figure
 
 
 def test_python_blocks_are_programs_and_the_loop_of_the_readme_is_the_example():
