@@ -171,9 +171,11 @@ def read_args(directory: Path) -> dict:
     if not is_run(directory):
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
     try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
+        record = json.loads(path.read_text("utf-8"))
+        record["args"]["model"]
+    except (ValueError, LookupError) as error:
         raise ValueError(f"{path} is damaged ({error!r:.200})") from error
+    return record
 
 
 def make_record(earlier: dict, args, splits: dict[str, list], scorer) -> dict:
