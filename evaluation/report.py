@@ -15,7 +15,7 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
     columns = ["return", "difference", "greedy/return", "pass@1", *rates, "metric/coop"]
     columns += ["tokens_per_problem", "latency_s"]
     text = align(methods, columns)
-    first = next(iter(methods.values()))
+    first, *_ = methods.values()
     schemes = [name for name in first if re.fullmatch("scheme/.*(?<!_se)", name)]
     if schemes:
         text += f"\n\n{align(methods, schemes)}"

@@ -66,7 +66,7 @@ def read_run(directory: Path) -> dict:
             row[name.replace("_", "-")] = text_of(value)
     row["experiment"] = str(row)
     summary = read_summary(directory)
-    tables = {"before": summary.get("before", {}), "after": summary.get("after", {})}
+    tables = {name: summary.get(name, {}) for name in ("before", "after")}
     file = directory / "eval.json"
     if file.exists():
         evaluation = json.loads(file.read_text("utf-8"))
@@ -108,8 +108,7 @@ def list_runs(names: list[str]) -> str:
     """
     rows = read_runs(names)
     rows["steps"] = rows["steps"].map(len)
-    known = rows.drop(columns=["items", "bases", "maximum", "unit"])
-    known = known.dropna(axis="columns")
+    known = rows.drop(columns=["items", "bases", "maximum", "unit"]).dropna(axis="columns")
     flags = varying(rows, traits(known))
     columns = ["run", "state", "steps", "before/return", "after/return", "seed"]
     table = rows.reindex(columns=columns + flags)
@@ -263,7 +262,10 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
         for group, values in seeds.groupby(level=0, sort=False):
             draw_curve(axes, group, values.droplevel(0))
         axes.legend()
-    figure.savefig(file, dpi=200)
+    try:
+        figure.savefig(file, dpi=200)
+    except ValueError as error:  # of a format that it does not know
+        raise ValueError(f"--out {error}") from error
 
 
 def draw_curve(axes, group: str, seeds: DataFrame) -> None:
