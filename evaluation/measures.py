@@ -106,5 +106,5 @@ def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
 
 
 def share_above_0(values: Series) -> float:
-    """Return NaN where the values are missing."""
+    """Return the share of values above 0. It is NaN if all are missing."""
     return np.heaviside(values, 0.0).mean()
