@@ -90,7 +90,6 @@ def parser(command: str = "table") -> Parser:
             add("--samples", help="file for every joint response (JSONL)", **file)
         case "ask":
             add("text", help="problem in words, or an item of the task as JSON")
-            add("--run", nargs=1, help="run that answers (the newest one)")
         case "show":
             add("limit", type=COUNT, nargs="?", default=3, help="number of problems (%(default)s)")
             top.set_defaults(num_samples=1, samples=None, timed=False)
@@ -98,9 +97,9 @@ def parser(command: str = "table") -> Parser:
             add("runs", nargs="*", default=["runs"], help="runs, or folders of runs (%(default)s)")
         case "compare":
             add("runs", nargs="+", help="runs: the seeds of the groups to compare")
-            add("--by", nargs="+", help="flags that tell groups apart; commit: their code")
+            add("--by", nargs="+", default=(), help="flags that tell groups apart; commit: code")
             text = "measures, as eval/trained/pass@1 (before/return return greedy/return)"
-            add("--metric", nargs="+", help=text)
+            add("--metric", nargs="+", default=(), help=text)
             add("--csv", help="file for the table", **file)
             add("--latex", help="file for the table in LaTeX (booktabs)", **file)
             add("--out", help="file for a figure of the curves (.png, .pdf, .svg)", **file)
@@ -110,11 +109,11 @@ def parser(command: str = "table") -> Parser:
         case "doctor":
             add("run", help="run to examine")
     if command in ("table", "show"):
-        add("--run", nargs="+", help="runs, or folders of runs (the newest run)")
         add("--method", nargs="+", help="methods of the table, listed below (all that apply)")
         add("--split", default="test", choices=("dev", "test"), help="problems (%(default)s)")
         add("--single-model", type=located, help="language model of method single (the team's)")
     if command in ("table", "show", "ask"):
+        add("--run", nargs="+", help="runs, or folders of runs (the newest run)")
         add("--seed", type=SIZE, default=0, help="seed of every random draw (%(default)s)")
         group = top.add_argument_group("in place of the run's")
         for field in dataclasses.fields(train.Args):
@@ -195,7 +194,7 @@ def evaluate(args: Namespace) -> tuple:
     quiet()  # what follows imports torch
     from evaluation import measures, players
 
-    known: dict = {}
+    known = {}
     for run, flags in flags_of.items():
         known |= players.methods(flags, run is not None)
     chosen = args.method or known
@@ -263,8 +262,15 @@ def show(args: Namespace) -> str:
 
 
 def ask(args: Namespace) -> str:
-    """Return the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
-    [run] = args.runs
+    """Return each team's greedy answer (sampled, with --temperature) to a problem of the user's."""
+    from evaluation import report
+
+    records = [record for run in args.runs for record in answer(args, run)]
+    return report.show(records)
+
+
+def answer(args: Namespace, run: Path | None) -> list[dict]:
+    """Return the record of a team's answer."""
     flags = run_flags(args, run)
     task = make_task(part_of(flags, TaskOptions))
     if args.text.lstrip().startswith("{"):  # a whole item
@@ -276,14 +282,13 @@ def ask(args: Namespace) -> str:
     else:
         item = task.ask(args.text)
     quiet()
-    from evaluation import report
     from evaluation.players import UNSCORED, Player
 
     player = Player(flags, run, UNSCORED)
     rollout = player.rollout(range(flags.num_agents))
     samples = 1 if args.temperature else 0
-    records = player.play("the team", rollout, [item], args.seed, samples)
-    return report.show(records)
+    name = f"{prefix(args, run)}the team"
+    return player.play(name, rollout, [item], args.seed, samples)
 
 
 PLAYING = {"table": table, "ask": ask, "show": show}

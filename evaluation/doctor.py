@@ -3,6 +3,8 @@
 The thresholds are rules of thumb: a sign is a reason to look, not a proof.
 """
 
+from pandas import DataFrame
+
 from evaluation.runs import read_runs
 
 STEPS = 20  # the fewest steps that can be judged
@@ -64,15 +66,21 @@ def rose_alone(rise, bonus: str, substance: str) -> bool:
     return rise[bonus] > 0.1 and rise[substance] < 0.02
 
 
-def report(run: str) -> str:
-    """Return what each sign says of a run."""
-    steps = read_runs([run])["steps"].iloc[0]
-    fifth = len(steps) // 5
+def report(name: str) -> str:
+    """Return what each sign says of a run, or of the runs in a folder."""
+    rows = read_runs([name])
+    texts = map(examine, rows["run"], rows["steps"])
+    return "\n\n".join(texts)
+
+
+def examine(run: str, steps: DataFrame) -> str:
+    """Return what each sign says of a run's metrics."""
     if len(steps) < STEPS:
         return f"{run}: fewer than {STEPS} steps cannot be judged"
+    fifth = len(steps) // 5
     first = steps.head(fifth).mean()
     last = steps.tail(fifth).mean()
-    lines = []
+    lines = [run]
     for name, condition, advice in SIGNS:
         try:
             seen = condition(first, last)

@@ -55,7 +55,7 @@ def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
     errors = groups.sem().add_suffix("_se")
     values = concat([groups.mean(), errors], axis=1)
     main = frame["greedy"].all()  # the decoding whose measures have no prefix
-    table: dict[str, dict] = {method: {} for method in played}
+    table = {method: {} for method in played}
     for (method, greedy), row in values.iterrows():
         prefix = "" if greedy == main else "greedy/"
         table[method] |= row.dropna().add_prefix(prefix)

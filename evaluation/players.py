@@ -317,7 +317,7 @@ def load_agents(team: Team, directory: Path) -> None:
     team.set_date(record["date"])
 
 
-def unscored(item: dict, responses: list[str]) -> dict:
+def unscored(item, responses):
     """Score nothing, where an answer alone is wanted."""
     return {}
 

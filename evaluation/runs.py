@@ -97,8 +97,7 @@ def traits(rows: DataFrame) -> list[str]:
 
 def varying(rows: DataFrame, columns: list[str]) -> list[str]:
     """Return the columns in which the rows differ."""
-    values = rows[columns].nunique(dropna=False)
-    return values.index[values > 1].tolist()
+    return [name for name in columns if rows[name].nunique(dropna=False) > 1]
 
 
 def list_runs(names: list[str]) -> str:
@@ -119,7 +118,7 @@ def list_runs(names: list[str]) -> str:
 # --- groups ---------------------------------------------------------------------------------------
 
 
-def group_runs(rows: DataFrame, by: list[str] | None) -> list[str]:
+def group_runs(rows: DataFrame, by: Collection[str]) -> list[str]:
     """Write each run's group into its row: its values of the columns that are returned.
 
     These are the traits, or those of --by, in which the runs differ. Runs of other problems or
@@ -143,7 +142,7 @@ def group_runs(rows: DataFrame, by: list[str] | None) -> list[str]:
     return columns
 
 
-def check(flag: str, names: list[str], known: Collection[str]) -> None:
+def check(flag: str, names: Collection[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise ValueError(f"{flag} {name}: no run has it")
@@ -163,18 +162,14 @@ def notes(rows: DataFrame, columns: list[str]) -> list[str]:
 # --- comparison -----------------------------------------------------------------------------------
 
 
-def compare(
-    names: list[str],
-    by: list[str] | None = None,
-    metrics: list[str] | None = None,
-    csv: str | None = None,
-    latex: str | None = None,
-    out: str | None = None,
-) -> str:
-    """Return means and differences of groups of runs. Write the files that are named."""
+def compare(names: list[str], by=(), metrics=(), csv=None, latex=None, out=None) -> str:
+    """Return means and differences of groups of runs. Write the files that are named.
+
+    by, metrics: names, as those of eval.py's flags.
+    """
     rows = read_runs(names)
     columns = group_runs(rows, by)
-    metrics = [name if name in rows else f"after/{name}" for name in metrics or ()]
+    metrics = [name if name in rows else f"after/{name}" for name in metrics]
     known = [name for name in rows if "/" in name]
     for steps in rows["steps"]:
         known += [f"after/{name}" for name in steps]
@@ -262,10 +257,7 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
         for group, values in seeds.groupby(level=0, sort=False):
             draw_curve(axes, group, values.droplevel(0))
         axes.legend()
-    try:
-        figure.savefig(file, dpi=200)
-    except ValueError as error:  # of a format that it does not know
-        raise ValueError(f"--out {error}") from error
+    figure.savefig(file, dpi=200)
 
 
 def draw_curve(axes, group: str, seeds: DataFrame) -> None:

@@ -3,6 +3,7 @@
 Runs are written by hand. Statistics are computed a second time, with published quantiles of t.
 """
 
+import fcntl
 import itertools
 import json
 import math
@@ -27,11 +28,11 @@ def write(folder, name, seed=0, value=0.5, parts=(), **recorded):
 
 def table_of(folder, *metrics):
     """Return the table of --csv of the runs in a folder, by kind, group and metric."""
-    runs.compare([str(folder)], None, metrics, csv=folder / "csv")
+    runs.compare([str(folder)], (), metrics, csv=folder / "csv")
     return pandas.read_csv(folder / "csv", index_col=["kind", "group", "metric"])
 
 
-def groups_of(*folders, by=None):
+def groups_of(*folders, by=()):
     """Return the seeds of each group."""
     rows = runs.read_runs(list(map(str, folders)))
     runs.group_runs(rows, by)
@@ -96,7 +97,7 @@ def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
         ("b has the seed of another run.*--by FLAG", {}),
         ("--by advantag: no run has it", {"by": ["advantag"]}),
         ("after/metric/pas: no run has it", {"by": ["commit"], "metrics": ["metric/pas"]}),
-        ("--out Format 'foo' is not supported", {"by": ["commit"], "out": "x.foo"}),
+        ("Format 'foo' is not supported", {"by": ["commit"], "out": "x.foo"}),
     ):
         with pytest.raises(ValueError, match=message):
             runs.compare([str(tmp_path)], **options)
@@ -132,7 +133,7 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
         error = stdev(drawn) / len(drawn) ** 0.5
         ends = (mean(drawn) - t * error, mean(drawn) + t * error)
         assert list(row) == pytest.approx([len(drawn), mean(drawn), error, *ends])
-    said = runs.compare([str(tmp_path)], None, ["return"], latex=tmp_path / "tex")
+    said = runs.compare([str(tmp_path)], (), ["return"], latex=tmp_path / "tex")
     assert r"\toprule" in (tmp_path / "tex").read_text()
     cells = re.findall(r"normalize (\w) +(.*)", said)
     assert cells == [
@@ -178,7 +179,7 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
     write(tmp_path, "a0", parts={"reward/bonus": 0.3})
     steps = [{"return": 0.4}, {"return": 0.5}]
     write_run(tmp_path / "a1", 1, steps, max_steps=[5])  # it goes on
-    runs.compare([str(tmp_path)], None, ["return", "before/return", "reward/bonus"], out="x.pdf")
+    runs.compare([str(tmp_path)], (), ["return", "before/return", "reward/bonus"], out="x.pdf")
     figure, name = figures[0]
     returns, bonus = figure.axes
     (line,) = returns.get_lines()
@@ -193,7 +194,8 @@ def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):
     write(tmp_path, "a", 1, 0.625, lr=[3e-3] * 2)
     write_run(tmp_path / "b", 0, STEPS[:2], max_steps=[9], items=None, lr=[1e-3] * 2)
     write_run(tmp_path / "c", 0)
-    with lock_run_folder(tmp_path / "b"):
+    with lock_run_folder(tmp_path / "b"), (tmp_path / "c/lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # another reader
         said = runs.list_runs([str(tmp_path)])
     assert re.search(r"a +finished +5 +0.625 +0.625 +1 0.003 +5", said)
     assert re.search(r"b +running +2 +- +- +0 0.001 +9", said)

@@ -234,8 +234,10 @@ def test_ask_answers_as_the_evaluation_does(team, tmp_path, capsys):
     assert first["feedback"] == [f"told {len(first['responses'][0])}", "more"]
     capsys.readouterr()
     item = Coop().items("dev")[0]
-    evaluation.main(["ask", json.dumps(item), *words(flags)])
+    two_runs = flags.replace(str(team), f"{team} {team}")  # each answers
+    evaluation.main(["ask", json.dumps(item), *words(two_runs)])
     said = capsys.readouterr().out
+    assert said.count(f"=== {team}/the team, greedy") == 2
     for turn in (first, second):
         asked = shown(turn | {"parts": {}, "task_id": item["task_id"]})
         assert printable(asked) in said

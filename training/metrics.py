@@ -86,7 +86,7 @@ def group_measures(module) -> dict:
     Of the agents the one whose rewards differ most counts. A group teaches if a response of an
     agent that learns has an advantage. Those of an agent that did not speak are of no response.
     """
-    spreads: dict = {False: [], True: []}  # standard deviations, by whether the group is scored
+    spreads = {False: [], True: []}  # standard deviations, by whether the group is scored
     learning = []
     for group in module.groups():
         rewards = torch.cat([node.rewards for node in group], 1)  # (n, joint responses)

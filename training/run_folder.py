@@ -111,10 +111,10 @@ def lock_run_folder(directory: Path):
     return file
 
 
-def take_lock(file) -> bool:
-    """Lock an open file. Return whether no other process holds its lock."""
+def take_lock(file, kind=fcntl.LOCK_EX) -> bool:
+    """Lock an open file. Return whether no other process holds a lock that forbids it."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks, as on some clusters
@@ -125,7 +125,7 @@ def take_lock(file) -> bool:
 def state(directory: Path) -> str:
     """Return whether a run is "running", "finished" or "unfinished"."""
     with contextlib.suppress(OSError), (directory / "lock").open("r+b") as file:
-        if not take_lock(file):
+        if not take_lock(file, fcntl.LOCK_SH):  # two readers may ask at once
             return "running"
     return "finished" if read_summary(directory) else "unfinished"
 
