@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from policies.codec import Codec
@@ -68,7 +69,8 @@ class Rows:
             self.logits = self.logits.repeat_interleave(samples, 0)
             self.real = self.real.repeat_interleave(samples, 0)
             self.agents = repeat_each(agents, samples)
-        self.numbers = torch.arange(len(self.real), device=base.device)  # (R,): of all rows
+        rows = len(self.real)
+        self.numbers = torch.arange(rows, device=base.device)  # (R,): of all rows
 
     def read(self, ids: Tensor) -> None:
         """Let the model read tokens (R, t), the last of `real`. Set logits (R, V) of the next."""
@@ -76,7 +78,8 @@ class Rows:
         if self.base.takes_masks:
             size = ids.shape[1]
             positions = self.real.cumsum(1) - 1
-            inputs["position_ids"] = positions[:, -size:].clamp(min=0)
+            positions = positions[:, -size:]
+            inputs["position_ids"] = positions.clamp(min=0)
             inputs["attention_mask"] = self.real.long()
         with self.base.acting(self.agents):
             outputs = self.base.net(
@@ -87,10 +90,8 @@ class Rows:
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
-        tokens = tokens[:, None]
-        new = torch.ones_like(tokens, dtype=torch.bool)
-        self.real = torch.cat([self.real, new], 1)
-        self.read(tokens)
+        self.real = F.pad(self.real, (0, 1), value=True)
+        self.read(tokens[:, None])
 
     def keep(self, going_on: Tensor) -> None:
         """Drop all rows but these, given by their places (r,)."""
@@ -106,7 +107,7 @@ def decode(
     agents: Sequence[int],
     uniforms: Tensor,
     sampling: Sampling,
-    begun: Sequence[str] = (),
+    begun: Sequence[str],
 ) -> list[list[Response]]:
     """Sample S responses to each prompt, by its agent. Agents are sorted.
 
@@ -114,8 +115,9 @@ def decode(
     decide the tokens. begun: the beginning of each answer, with which its prompt ends.
     """
     samples, limit = uniforms.shape[1:]
-    begun = begun or [""] * len(prompts)
-    make_rows = base.fast.rows if base.fast else Rows
+    make_rows = Rows
+    if base.fast:
+        make_rows = base.fast.rows
 
     def in_parts() -> list[list[Response]]:
         longest = max(map(len, prompts), default=0)
@@ -144,27 +146,30 @@ def decode_rows(
     uniforms = uniforms.double().to(device)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
-    entropies = torch.zeros(count, limit, device=device)
+    entropies = torch.zeros_like(logps)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
-    ends = torch.tensor(sorted(base.codec.eos), dtype=torch.long, device=device)
+    ends = torch.tensor(sorted(base.codec.eos), device=device)
     look = LOOK[device.type]
     for step in range(limit):
         # 1) Choose a token of every row.
         numbers = rows.numbers  # (r,) of those that are still decoded
-        new, logp, entropy = choose(rows.logits, uniforms[numbers, step], sampling)
+        row_uniforms = uniforms[numbers, step]
+        new, logp, entropy = choose(rows.logits, row_uniforms, sampling)
         tokens[numbers, step] = new
         logps[numbers, step] = logp
         entropies[numbers, step] = entropy
         ended[numbers] |= torch.isin(new, ends)
-        if step + 1 == limit:
+        size = step + 1  # tokens of these rows so far
+        if size == limit:
             break
         # 2) Now and then, drop the rows that have ended.
-        if (step + 1) % look == 0:
+        if size % look == 0:
             if base.codec.stops:
                 row_begun = [begun[number] for number in numbers.tolist()]
-                row_tokens = tokens[numbers, : step + 1]
+                row_tokens = tokens[numbers, :size]
                 ended[numbers] |= stopped(base.codec, row_tokens, look, row_begun)
-            going_on = (~ended[numbers]).nonzero().squeeze(-1)
+            going_on = ~ended[numbers]
+            going_on = going_on.nonzero().squeeze(-1)  # places in the rows
             if len(going_on) == 0:
                 break
             few = KEPT[device.type] * len(new)
@@ -173,7 +178,10 @@ def decode_rows(
                 new = new[going_on]
         # 3) Let the model read the tokens.
         rows.step(new)
-    answers = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), begun, strict=True)
+    tokens = tokens.tolist()
+    logps = logps.tolist()
+    entropies = entropies.tolist()
+    answers = zip(tokens, logps, entropies, begun, strict=True)
     return [response_of(base.codec, *answer) for answer in answers]
 
 
@@ -183,13 +191,12 @@ def stopped(codec: Codec, tokens: Tensor, new: int, begun: list[str]) -> Tensor:
     Each token of such a text has one of its bytes or more. So the text begins at most as many
     tokens before the new ones as it has bytes. Before a response stands what has begun.
     """
-    reach = new + max(len(stop.encode()) for stop in codec.stops)
+    longest = max(len(stop.encode()) for stop in codec.stops)
+    reach = new + longest
     if tokens.shape[1] > reach:
         begun = [""] * len(begun)
     tails = tokens[:, -reach:].tolist()
-    are_stopped = []
-    for tail, beginning in zip(tails, begun, strict=True):
-        are_stopped.append(codec.is_stopped(tail, beginning))
+    are_stopped = list(map(codec.is_stopped, tails, begun))
     return torch.tensor(are_stopped, device=tokens.device)
 
 
@@ -200,9 +207,10 @@ def response_of(codec: Codec, tokens: list[int], logps: list, entropy: list, beg
     """
     size = codec.end_of(tokens, begun)
     tokens = tokens[:size]
+    text = begun + codec.text_of(tokens)
     return Response(
         tokens=tokens,
-        text=codec.before_stop(begun + codec.text_of(tokens), len(begun)),
+        text=codec.before_stop(text, len(begun)),
         logps=logps[:size],
         entropy=sum(entropy[:size]),
         ended=size is not None,

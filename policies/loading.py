@@ -51,17 +51,20 @@ def load_model(name: str, bits: int):
     place = device()
     # A path of the user's is recorded whole, so that it is found from anywhere.
     where = name
-    if Path(name).exists():
-        where = str(Path(name).resolve())
+    path = Path(name)
+    if path.exists():
+        where = str(path.resolve())
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
-    half = bits == 16 or (bits < 16 and place.type == "cuda" and has_bf16(place))
-    weights: dict = {"dtype": torch.bfloat16 if half else torch.float32, "use_safetensors": True}
+    dtype = torch.float32
+    if bits == 16 or (bits < 16 and has_bf16(place)):
+        dtype = torch.bfloat16
+    weights: dict = {"dtype": dtype, "use_safetensors": True}
     if bits < 16:
         weights["quantization_config"] = BitsAndBytesConfig(
             load_in_8bit=bits == 8,
             load_in_4bit=bits == 4,
             bnb_4bit_quant_type="nf4",
-            bnb_4bit_compute_dtype=weights["dtype"],
+            bnb_4bit_compute_dtype=dtype,
         )
         weights["device_map"] = {"": place}  # whole on this process's GPU, not spread over all
     model_name = f"the model {name!r}"
@@ -123,17 +126,20 @@ def mean_gap(base: SharedModel) -> float:
     agent = base.agents[0]
     prompts = [(5, 3, 9, 4), (7, 2)]  # any tokens
     uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64)
-    answers = decode(base, prompts, [agent, agent], uniforms.view(2, 2, 3), PROBE)
+    uniforms = uniforms.view(2, 2, 3)
+    answers = decode(base, prompts, [agent, agent], uniforms, PROBE, ["", ""])
     rows = []
     for prompt, responses in zip(prompts, answers, strict=True):
         for response in responses:
             rows.append(Row(agent, prompt, response.tokens, logps=response.logps))
     score(base, rows, PROBE)
     differences = gaps(rows)
-    fast, takes_masks = base.fast, base.takes_masks
+    fast = base.fast
+    takes_masks = base.takes_masks
     base.run_one_by_one()
     score(base, rows, PROBE)
-    base.fast, base.takes_masks = fast, takes_masks
+    base.fast = fast
+    base.takes_masks = takes_masks
     differences = torch.cat([differences, gaps(rows)])
     return float(differences.abs().mean())
 
@@ -143,7 +149,10 @@ def device() -> torch.device:
 
     Raise ValueError where this machine has no such device.
     """
-    name = os.environ.get(DEVICE) or ("cuda" if torch.cuda.is_available() else "cpu")
+    default = "cpu"
+    if torch.cuda.is_available():
+        default = "cuda"
+    name = os.environ.get(DEVICE) or default
     if not torch.get_device_module(name).is_available():
         raise ValueError(f"--device {name}: torch finds none on this machine")
     if name != "cuda":
@@ -156,8 +165,8 @@ def device() -> torch.device:
 
 
 def has_bf16(place: torch.device) -> bool:
-    """Return whether a device computes in bf16. GPUs before Ampere emulate it, which is slow."""
-    return place.type != "cuda" or torch.cuda.get_device_capability(place) >= (8, 0)
+    """Return whether this is a GPU that computes in bf16. Those before Ampere emulate it slowly."""
+    return place.type == "cuda" and torch.cuda.get_device_capability(place) >= (8, 0)
 
 
 def save_agent(base: SharedModel, agent: int, path: Path) -> None:
@@ -174,9 +183,10 @@ def save_adapter(base: SharedModel, agent: int, path: Path) -> None:
     """Write an agent's adapter in peft's format."""
     [name] = base.adapters_of([agent])  # peft adds a folder of that name
     base.model.save_pretrained(str(path), selected_adapters=[name], save_embedding_layers=False)
-    for file in (path / name).iterdir():
+    folder = path / name
+    for file in folder.iterdir():
         file.replace(path / file.name)
-    (path / name).rmdir()
+    folder.rmdir()
 
 
 def load_agent(base: SharedModel, agent: int, path: Path) -> None:

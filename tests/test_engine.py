@@ -100,7 +100,8 @@ class Server(LocalServer):
                     parameter.data.zero_()  # the base plays
             if body["model"] != "base":
                 set_peft_model_state_dict(base.model, self.adapters[body["model"]], "agent0")
-            [answers] = decode(base, [prompt], [0], torch.stack(numbers)[None], Sampling(*options))
+            samples = torch.stack(numbers)[None]
+            [answers] = decode(base, [prompt], [0], samples, Sampling(*options), [""])
             rows = [Row(0, prompt, answer.tokens, logps=answer.logps) for answer in answers]
             if self.raw:
                 score(base, rows, PLAIN)

@@ -20,7 +20,7 @@ AGENTS = [0, 0, 0, 1, 1, 1]
 
 
 def tokens(base):
-    answers = decoding.decode(base, PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN)
+    answers = decoding.decode(base, PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN, [""] * 6)
     return [[response.tokens for response in responses] for responses in answers]
 
 

@@ -65,7 +65,7 @@ def scored(base, rows, sampling=PLAIN, frozen=False, score=score):
 def sampled(base, prompts, agents, samples=2, sampling=PLAIN, sample=decode):
     """Responses to each prompt, sampled with the same numbers at every call."""
     numbers = uniforms(len(prompts), samples, sampling.max_new_tokens)
-    return sample(base, prompts, agents, numbers, sampling)
+    return sample(base, prompts, agents, numbers, sampling, [""] * len(prompts))
 
 
 def assert_same_scores(got, want):

@@ -114,7 +114,8 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
         numbers = torch.rand(4, 3, tokens, dtype=torch.float64)
         waits.append(-card.count("waits"))
         uploads.append(-card.count("uploads"))
-        decode(base, [(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)], [0, 0, 1, 1], numbers, PLAIN)
+        prompts = [(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)]
+        decode(base, prompts, [0, 0, 1, 1], numbers, PLAIN, [""] * 4)
         waits[-1] += card.count("waits")
         uploads[-1] += card.count("uploads")
     assert (waits[1] - waits[0]) / 32 <= 1 / 8
@@ -127,7 +128,7 @@ def test_graphs_decode_what_the_step_itself_decodes(agents, monkeypatch):
     base = small_base([0, 1, 2], model=small_kind("qwen2"))
     accelerate([base])
     numbers = torch.rand(4, 8, 40, dtype=torch.float64)
-    work = ([(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)], agents, numbers, PLAIN)
+    work = ([(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)], agents, numbers, PLAIN, [""] * 4)
     here = decode(base, *work)
     base.to("cuda")
     recorded = watch(monkeypatch, decoding.Graph, "record")
