@@ -23,7 +23,7 @@ def accelerate(bases: Iterable[SharedModel]) -> None:
     for base in bases:
         if not is_known(base.net.config) or not base.takes_masks:
             continue
-        base.fast = Fast(base.net.base_model)
+        base.fast = Fast(base)
         gap, reason = gap_in_words(base)
         if not gap < base.noise:
             base.fast = None

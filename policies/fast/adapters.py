@@ -6,6 +6,8 @@ Shapes of a pass: N tokens, ordered by adapter. n adapters. C tokens of the adap
 most. r is the rank of the adapters.
 """
 
+from collections import Counter
+
 import torch
 import torch.nn.functional as F
 from peft.tuners.lora import LoraLayer
@@ -22,22 +24,26 @@ class Adapters:
     """
 
     def __init__(self, names: list[str], tokens: int, device: torch.device, updating: bool):
-        self.names = list(dict.fromkeys(names))
+        counts = Counter(names)
+        self.names = list(counts)
         self.updating = updating
         self.stacks: dict = {}  # by layer
         if names:
-            sizes = [names.count(name) * tokens for name in self.names]
+            sizes = [count * tokens for count in counts.values()]
             self.groups = Groups(sizes, device)
 
     def linear(self, layer: nn.Module, x: Tensor) -> Tensor:
         """Return W x + s B A x, (N, in) -> (N, out), by one product each for all agents."""
-        base = layer.base_layer if isinstance(layer, LoraLayer) else layer
+        base = layer
+        if isinstance(layer, LoraLayer):
+            base = layer.base_layer
         if not self.names:
             return _call(base, x)
-        dtype = torch.float32 if self.updating else x.dtype
+        dtype = x.dtype
+        if self.updating:
+            dtype = torch.float32
         down, up, scale = self.stacked(layer, dtype)
-        rows = self.groups.pad(x)
-        rows = rows.unflatten(0, (len(self.names), -1))  # (n, C, in)
+        rows = self.groups.pad(x)  # (n, C, in)
         inner = torch.bmm(rows.to(dtype), down)  # (n, C, r)
         if self.groups.even:
             output = _call(base, rows)  # (n, C, out)
@@ -49,18 +55,20 @@ class Adapters:
         else:
             output = _call(base, x)
         delta = torch.bmm(inner, up)
-        delta = self.groups.unpad(delta.flatten(0, 1))
-        return torch.add(output, delta.to(output.dtype), alpha=scale)
+        delta = self.groups.unpad(delta)
+        delta = delta.to(output.dtype)
+        return torch.add(output, delta, alpha=scale)
 
     def stacked(self, layer: LoraLayer, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
         """Return the adapters of a layer: A (n, in, r), B (n, r, out) and s."""
         if layer in self.stacks:
             return self.stacks[layer]
-        down = torch.stack([layer.lora_A[name].weight for name in self.names])  # (n, r, in)
-        down = down.transpose(1, 2).to(dtype)
-        up = torch.stack([layer.lora_B[name].weight for name in self.names])  # (n, out, r)
-        up = up.transpose(1, 2).to(dtype)
-        stack = (down, up, layer.scaling[self.names[0]])
+        downs = [layer.lora_A[name].weight for name in self.names]
+        down = torch.stack(downs).transpose(1, 2)  # (n, in, r)
+        ups = [layer.lora_B[name].weight for name in self.names]
+        up = torch.stack(ups).transpose(1, 2)  # (n, r, out)
+        scale = layer.scaling[self.names[0]]
+        stack = (down.to(dtype), up.to(dtype), scale)
         if not self.updating:
             self.stacks[layer] = stack
         return stack
@@ -92,14 +100,16 @@ class Groups:
             self.place = torch.tensor(places, device=device)
 
     def pad(self, x: Tensor) -> Tensor:
-        """(N, ...) -> (n C, ...)."""
-        if self.even:
-            return x
-        padded = x.new_zeros(self.count * self.size, *x.shape[1:])
-        return padded.index_copy_(0, self.place, x)
+        """(N, ...) -> (n, C, ...)."""
+        if not self.even:
+            rows = self.count * self.size
+            padded = x.new_zeros(rows, *x.shape[1:])
+            x = padded.index_copy_(0, self.place, x)
+        return x.unflatten(0, (self.count, self.size))
 
     def unpad(self, x: Tensor) -> Tensor:
-        """(n C, ...) -> (N, ...)."""
-        if self.even:
-            return x
-        return x.index_select(0, self.place)
+        """(n, C, ...) -> (N, ...)."""
+        x = x.flatten(0, 1)
+        if not self.even:
+            x = x.index_select(0, self.place)
+        return x

@@ -7,6 +7,7 @@ W prompt positions. T tokens of a response. D units of a head.
 """
 
 import math
+from collections import Counter
 from typing import NamedTuple
 
 import torch
@@ -37,7 +38,8 @@ class TreeAttention:
             places = any_sees.nonzero().squeeze(1)
             sees = rows.index_select(3, places)
             mask = torch.where(sees, 0.0, -math.inf)
-            mask = mask.to(dtype).repeat(1, 1, sharing, 1)
+            mask = mask.to(dtype)
+            mask = mask.repeat(1, 1, sharing, 1)
             self.blocks.append((places, mask))
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -82,25 +84,26 @@ class Grid:
         real (all prompts, W) is False at padding.
         """
         self.heads = heads
-        self.prompts = list(dict.fromkeys(owners))  # that have rows
-        counts = [owners.count(prompt) for prompt in self.prompts]
-        self.groups = Groups(counts, real.device)
+        counts = Counter(owners)
+        self.prompts = list(counts)  # that have rows
+        self.groups = Groups(list(counts.values()), real.device)
         padding = torch.where(real[self.prompts], 0.0, -math.inf)  # (P, W), added to the scores
-        self.padding = padding.repeat_interleave(heads, 0)[:, None]  # (P h, 1, W)
+        padding = padding.repeat_interleave(heads, 0)
+        self.padding = padding[:, None]  # (P h, 1, W)
 
     def by_prompt(self, x: Tensor) -> Tensor:
         """(R h, g, X) -> (P h, S g, X)."""
         rows = x.unflatten(0, (-1, self.heads))  # (R, h, g, X)
-        layout = self.groups.pad(rows)
-        layout = layout.unflatten(0, (-1, self.groups.size))  # (P, S, h, g, X)
-        layout = layout.transpose(1, 2).flatten(2, 3)  # (P, h, S g, X)
+        layout = self.groups.pad(rows)  # (P, S, h, g, X)
+        layout = layout.transpose(1, 2)  # (P, h, S, g, X)
+        layout = layout.flatten(2, 3)
         return layout.flatten(0, 1)
 
     def by_row(self, x: Tensor) -> Tensor:
         """(P h, S g, X) -> (R h, g, X)."""
         layout = x.unflatten(1, (self.groups.size, -1))  # (P h, S, g, X)
         layout = layout.unflatten(0, (-1, self.heads))  # (P, h, S, g, X)
-        layout = layout.transpose(1, 2).flatten(0, 1)  # (P S, h, g, X)
+        layout = layout.transpose(1, 2)  # (P, S, h, g, X)
         rows = self.groups.unpad(layout)  # (R, h, g, X)
         return rows.flatten(0, 1)
 
@@ -141,7 +144,8 @@ class RowCache:
         if not keys.is_cuda:  # a CPU makes the products in single precision: cast only once
             keys = keys.float()
             values = values.float()
-        self.keys = keys.contiguous().transpose(2, 3)  # (P, h, D, W)
+        keys = keys.contiguous()
+        self.keys = keys.transpose(2, 3)  # (P, h, D, W)
         self.values = values.contiguous()
         _, heads, _, size = keys.shape
         shape = (self.rows, heads, self.room, size)  # (R, h, T, D)
@@ -155,28 +159,42 @@ class RowCache:
         query (R, H, 1, D), keys and values (R, h, 1, D) -> (R, 1, H, D).
         """
         grid = step.grid
-        dtype = self.row_keys.dtype
-        self.row_keys.index_copy_(2, step.place, keys.to(dtype))
-        self.row_values.index_copy_(2, step.place, values.to(dtype))
-        used = len(step.mask)
-        keys = self.row_keys[:, :, :used].flatten(0, 1)  # (R h, T, D)
-        values = self.row_values[:, :, :used].flatten(0, 1)
+        # 1) Store this token.
+        keys = keys.to(self.row_keys.dtype)
+        values = values.to(self.row_values.dtype)
+        self.row_keys.index_copy_(2, step.place, keys)
+        self.row_values.index_copy_(2, step.place, values)
+        # 2) Compute the scores of a row's prompt, and of its response.
         rows, _, _, size = query.shape
         query = query * size**-0.5
         query = query.view(rows * grid.heads, -1, size)  # (R h, g, D)
-        prompt = products(grid.by_prompt(query), self.keys.flatten(0, 1))  # (P h, S g, W)
+        prompt_keys = self.keys.flatten(0, 1)  # (P h, D, W)
+        prompt = products(grid.by_prompt(query), prompt_keys)  # (P h, S g, W)
         prompt += grid.padding
-        response = products(query, keys.transpose(1, 2))  # (R h, g, T)
+        used = len(step.mask)
+        keys = self.row_keys[:, :, :used]
+        keys = keys.flatten(0, 1)  # (R h, T, D)
+        keys = keys.transpose(1, 2)
+        response = products(query, keys)  # (R h, g, T)
         response += step.mask
-        scores = torch.cat([prompt, grid.by_prompt(response)], -1)
-        weights = scores.softmax(-1).to(values.dtype)
-        prompt, response = weights.split([prompt.shape[-1], used], -1)
-        mixed = torch.bmm(prompt, self.values.flatten(0, 1))
+        response = grid.by_prompt(response)  # (P h, S g, T)
+        # 3) Mix the values of both.
+        scores = torch.cat([prompt, response], -1)
+        weights = scores.softmax(-1)
+        weights = weights.to(values.dtype)
+        sizes = [prompt.shape[-1], used]  # W, T
+        prompt, response = weights.split(sizes, -1)
+        prompt_values = self.values.flatten(0, 1)  # (P h, W, D)
+        mixed = torch.bmm(prompt, prompt_values)
         mixed = grid.by_row(mixed)  # (R h, g, D)
-        response = grid.by_row(response).to(mixed.dtype)
+        response = grid.by_row(response)  # (R h, g, T)
+        response = response.to(mixed.dtype)
+        values = self.row_values[:, :, :used]
+        values = values.flatten(0, 1)  # (R h, T, D)
         # autocast does not see a product in place, which saves a copy
         mixed.baddbmm_(response, values.to(mixed.dtype))
-        return mixed.view(rows, 1, -1, size).to(query.dtype)
+        mixed = mixed.view(rows, 1, -1, size)
+        return mixed.to(query.dtype)
 
     def select(self, rows: Tensor, prompts: Tensor) -> None:
         """Keep these rows, and their prompts at these places."""

@@ -25,7 +25,8 @@ class FastRows:
         self.base = base
         self.agents = agents  # per prompt
         self.samples = samples
-        self.numbers = torch.arange(len(prompts) * samples, device=device)
+        rows = len(prompts) * samples
+        self.numbers = torch.arange(rows, device=device)
         self.read = 0  # tokens of the responses so far
         self.places = torch.arange(limit, device=device)
         lengths = [len(prompt) for prompt in prompts]
@@ -33,7 +34,7 @@ class FastRows:
         # A step that a graph repeats may not wait for the GPU. Layers in 8 bits wait.
         self.repeats = device.type == "cuda" and not base.int8
         layers = base.fast.layers.layers
-        self.caches = [RowCache(len(self.numbers), limit) for _ in layers]
+        self.caches = [RowCache(rows, limit) for _ in layers]
         logits = self.prefill(prompts)
         self.logits = logits.repeat_interleave(samples, 0)
         self.lay_out()
@@ -41,7 +42,8 @@ class FastRows:
     def prefill(self, prompts: list) -> Tensor:
         """Run the prompts, padded on the right to W. Return the logits (P, V) that follow them."""
         base = self.base
-        ids = padded([torch.tensor(prompt) for prompt in prompts])
+        ids = [torch.tensor(prompt) for prompt in prompts]
+        ids = padded(ids)
         ids = ids.to(base.device)
         width = ids.shape[1]
         places = torch.arange(width, device=base.device)
@@ -54,17 +56,20 @@ class FastRows:
         attentions = [cache.attend_prompts for cache in self.caches]
         hidden = base.fast.layers(ids, positions, adapters, attentions)
         ends = places == last
-        return base.head(hidden[ends.flatten()])
+        hidden = hidden[ends.flatten()]  # (P, hidden)
+        return base.head(hidden)
 
     def lay_out(self) -> None:
         """Lay the rows out by prompt and by adapter, and record the step anew."""
         base = self.base
         owners = self.numbers // self.samples  # the prompt of each row
-        self.starts = self.lengths[owners][:, None]  # (R, 1)
+        starts = self.lengths[owners]
+        self.starts = starts[:, None]  # (R, 1)
         owners = owners.tolist()
         _, key_heads = base.fast.layers.heads
         self.grid = Grid(owners, self.real, key_heads)
-        names = base.adapters_of([self.agents[owner] for owner in owners])
+        agents = [self.agents[owner] for owner in owners]
+        names = base.adapters_of(agents)
         self.adapters = Adapters(names, 1, base.device, updating=False)
         self.forward: Callable[..., Tensor] = self.run
         if self.repeats:
@@ -79,7 +84,8 @@ class FastRows:
         mask = torch.where(places > place, -math.inf, 0.0)
         step = Step(self.grid, place, mask)
         attentions = [functools.partial(cache.attend, step) for cache in self.caches]
-        hidden = self.base.fast.layers(tokens, self.starts + place, self.adapters, attentions)
+        positions = self.starts + place  # (R, 1)
+        hidden = self.base.fast.layers(tokens, positions, self.adapters, attentions)
         return self.base.head(hidden)
 
     def step(self, tokens: Tensor) -> None:

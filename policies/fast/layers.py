@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.fast.adapters import Adapters
-from policies.shared_model import recomputed
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are functions of the position
@@ -22,7 +21,8 @@ def is_known(config) -> bool:
     """Return whether layers of this kind are written out here. Attention has no window here."""
     rotation = getattr(config, "rope_parameters", None) or {}
     rotates = rotation.get("rope_type") in ROTATIONS
-    return config.model_type in KINDS and rotates and not getattr(config, "sliding_window", None)
+    window = getattr(config, "sliding_window", None)
+    return config.model_type in KINDS and rotates and not window
 
 
 class Layer:
@@ -45,7 +45,8 @@ class Layer:
         self.activation = mlp.act_fn.forward
         self.input_norm = norm(layer.input_layernorm)
         self.post_norm = norm(layer.post_attention_layernorm)
-        self.q_norm = self.k_norm = None
+        self.q_norm = None
+        self.k_norm = None
         if hasattr(attention, "q_norm"):
             self.q_norm = norm(attention.q_norm)
             self.k_norm = norm(attention.k_norm)
@@ -60,14 +61,19 @@ def norm(module: nn.Module):
 
 
 class Layers:
-    """Run a model without its output layer, of a kind that `is_known`."""
+    """Run a model without its output layer, of a kind that `is_known`.
 
-    def __init__(self, net: nn.Module):
+    run_layer(function, *inputs) calls the function of a layer (SharedModel.run_layer).
+    """
+
+    def __init__(self, net: nn.Module, run_layer: Callable):
         self.net = net
+        self.run_layer = run_layer
         self.layers = [Layer(layer) for layer in net.layers]
         self.norm = norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
-        self.heads = [net.config.num_attention_heads, net.config.num_key_value_heads]
+        config = net.config
+        self.heads = [config.num_attention_heads, config.num_key_value_heads]
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines (R, T, 1, D) of the rotary angles at positions (R, T)."""
@@ -83,12 +89,10 @@ class Layers:
         positions: Tensor,
         adapters: Adapters,
         attentions: list[Callable],
-        recomputing: bool = False,
     ) -> Tensor:
         """Return the last hidden states (N, hidden) of tokens (R, T).
 
-        Each layer has its own of the `attentions` (attention.py). While `recomputing`, each layer
-        keeps its input alone, and runs again in the backward pass.
+        Each layer has its own of the `attentions` (attention.py).
         """
         linear = adapters.linear
         heads_of = (*tokens.shape, -1, self.size)  # (R, T, heads, D)
@@ -106,14 +110,18 @@ class Layers:
             heads = heads * cos + heads.roll(self.size // 2, -1) * sin
             heads = heads.transpose(1, 2)  # (R, heads, T, D)
             query, key = heads.split(self.heads, 1)
-            mixed = attention(query, key, value.transpose(1, 2))
-            x = x + linear(layer.output, mixed.view(len(x), -1))
+            value = value.transpose(1, 2)
+            mixed = attention(query, key, value)  # (R, T, heads, D)
+            mixed = mixed.view(len(x), -1)  # (N, heads D)
+            x = x + linear(layer.output, mixed)
             normed = layer.post_norm(x)
-            gate = layer.activation(linear(layer.gate, normed))
+            gate = linear(layer.gate, normed)
+            gate = layer.activation(gate)
             inner = gate * linear(layer.up, normed)
             return x + linear(layer.down, inner)
 
-        x = self.net.embed_tokens(tokens).flatten(0, 1)  # (N, hidden)
+        x = self.net.embed_tokens(tokens)
+        x = x.flatten(0, 1)  # (N, hidden)
         for layer, attention in zip(self.layers, attentions, strict=True):
-            x = recomputed(run, layer, attention, x) if recomputing else run(layer, attention, x)
+            x = self.run_layer(run, layer, attention, x)
         return self.norm(x)

@@ -5,7 +5,7 @@ Shapes: B trees of L tokens, N tokens of responses, D hidden units, V vocabulary
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from policies.fast.adapters import Adapters
 from policies.fast.attention import TreeAttention
@@ -26,28 +26,34 @@ class Fast:
 
     rows = FastRows  # samples
 
-    def __init__(self, net: nn.Module):
-        self.layers = Layers(net)
+    def __init__(self, base: SharedModel):
+        self.layers = Layers(base.net.base_model, base.run_layer)
 
     def token_logps(self, base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor:
         """Return log-probabilities (N,), as logprobs.token_logps does."""
         layers = self.layers
         query_heads, key_heads = layers.heads
-        trees = TreeAttention(layout.seen, query_heads // key_heads, base.net.dtype)
+        sharing = query_heads // key_heads
+        trees = TreeAttention(layout.seen, sharing, base.net.dtype)
         size = layout.ids.shape[1]
         adapters = Adapters(base.row_adapters, size, base.device, updating=True)
         attentions = [trees.attend] * len(layers.layers)
-        hidden = layers(layout.ids, layout.positions, adapters, attentions, base.recomputing)
+        hidden = layers(layout.ids, layout.positions, adapters, attentions)
         # Responses may share a place. In several threads, only a gradient of `embedding` adds up
         # their parts in one order.
         hidden = F.embedding(layout.predicted, hidden)
-        logits = CPU_LOGITS if base.device.type == "cpu" else GPU_LOGITS
-        count = max(logits // len(base.head.weight), LEAST)
+        logits = GPU_LOGITS
+        if base.device.type == "cpu":
+            logits = CPU_LOGITS
+        vocabulary = len(base.head.weight)
+        count = max(logits // vocabulary, LEAST)
 
         def logps_of(states: Tensor, tokens: Tensor) -> Tensor:
             return target_logps(base.head(states), tokens, sampling)
 
-        parts = zip(hidden.split(count), layout.targets.split(count), strict=True)
+        hidden_parts = hidden.split(count)
+        target_parts = layout.targets.split(count)
+        parts = zip(hidden_parts, target_parts, strict=True)
         # A trained output layer needs the logits once more.
         if base.head.weight.requires_grad or not hidden.requires_grad:
             return torch.cat([recomputed(logps_of, *part) for part in parts])
@@ -56,9 +62,10 @@ class Fast:
         slopes = []
         for states, tokens in parts:
             leaf = states.detach().requires_grad_()
-            with torch.enable_grad():
-                logps.append(logps_of(leaf, tokens))
-            slopes += torch.autograd.grad(logps[-1].sum(), leaf)
+            part = logps_of(leaf, tokens)
+            slopes += torch.autograd.grad(part.sum(), leaf)
+            logps.append(part.detach())
         change = hidden - hidden.detach()  # 0, but for the gradient
         slope = torch.cat(slopes).float()
-        return torch.cat(logps).detach() + (slope * change).sum(-1)
+        zero = slope * change
+        return torch.cat(logps) + zero.sum(-1)
