@@ -64,7 +64,13 @@ class Codec:
         if isinstance(prompt, str):
             if not chat:
                 self.raw = True
-                return self.raw_ids(f"{prompt}\n\n{begun}" if begun else prompt)
+                text = prompt
+                if begun:
+                    text = f"{prompt}\n\n{begun}"
+                ids = self.literal(text)
+                while ids and ids[-1] in self.eos:
+                    ids.pop()
+                return ids
             messages = [{"role": "user", "content": prompt}]
         if not self.tokenizer.chat_template:
             raise ValueError(
@@ -87,13 +93,6 @@ class Codec:
             ) from error
         return ids + self.literal(begun, add_special_tokens=False)
 
-    def raw_ids(self, text: str) -> list[int]:
-        """Return the token ids of a prompt without the chat template, and without a final EOS."""
-        ids = self.literal(text)
-        while ids and ids[-1] in self.eos:
-            ids.pop()
-        return ids
-
     def literal(self, text: str, **options) -> list[int]:
         """Return a text's token ids. Special tokens that it spells are ordinary text."""
         return self.tokenizer(text, split_special_tokens=True, **options)["input_ids"]
@@ -106,18 +105,21 @@ class Codec:
 
     def end_at(self, stop: str | Sequence[str]) -> None:
         """Let responses end with the first token that completes one of these texts, too."""
-        texts = [stop] if isinstance(stop, str) else stop
+        texts = stop
+        if isinstance(stop, str):
+            texts = [stop]
         self.stops = [text for text in texts if text]
 
     def before_stop(self, text: str, begun: int) -> str:
         """Return a text before a stop text, which may begin in the first `begun` characters."""
         for stop in self.stops:
-            place = text.find(stop, max(begun - len(stop) + 1, 0))
+            first = max(begun - len(stop) + 1, 0)
+            place = text.find(stop, first)
             if place >= 0:
                 text = text[:place]
         return text
 
-    def is_stopped(self, tokens: list[int], begun: str = "") -> bool:
+    def is_stopped(self, tokens: list[int], begun: str) -> bool:
         """Return whether a stop text ends in a response's text, which goes on from `begun`."""
         if not self.stops:
             return False
@@ -132,7 +134,9 @@ class Codec:
             return not self.eos.isdisjoint(first) or self.is_stopped(first, begun)
 
         size = bisect.bisect_left(range(len(tokens) + 1), True, key=is_over)
-        return size if size <= len(tokens) else None
+        if size > len(tokens):
+            return None
+        return size
 
     def text_of(self, response: list[int]) -> str:
         """Return a response's text, a text that ends it included.

@@ -14,7 +14,6 @@ A server holds a frozen base and gets the agents' adapters. Scoring and the upda
 import asyncio
 import hashlib
 import os
-import secrets
 import shutil
 import tempfile
 import threading
@@ -58,14 +57,14 @@ class Engine:
     def __init__(self, base: SharedModel, url: str):
         self.base = base
         self.url = url
-        self.run = f"magrpo-{secrets.token_hex(4)}"
-        self.folder = tempfile.TemporaryDirectory(prefix=f"{self.run}-")
+        self.folder = tempfile.TemporaryDirectory(prefix="magrpo-")
         self.names: dict[int, str] = {}  # of the policies' adapters, as the server has them
         base_url = url.rstrip("/").removesuffix("/v1") + "/v1"
         key = os.environ.get(KEY) or "none"  # the client insists on one
         self.client = AsyncOpenAI(base_url=base_url, api_key=key, timeout=TIMEOUT)
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="engine", daemon=True).start()
+        thread = threading.Thread(target=self.loop.run_forever, name="engine", daemon=True)
+        thread.start()
         answer = self.wait(self.ask("list its models", "/models"))
         card = next(card for card in answer["data"] if not card.get("parent"))  # no adapter
         self.model = card["id"]  # the base's name
@@ -79,9 +78,6 @@ class Engine:
         finally:
             future.cancel()
 
-    def error(self, why: str) -> EngineError:
-        return EngineError(f"the engine at {self.url} {why:.300}")
-
     async def ask(self, task: str, path: str, body: dict | None = None):
         """Return the answer to a request. task: what the server is to do, in an error's words."""
         try:
@@ -89,7 +85,8 @@ class Engine:
                 return await self.client.post(path, cast_to=object, body=body)
             return await self.client.get(path, cast_to=object)
         except (OpenAIError, ValueError) as error:  # the second: the answer is not JSON
-            raise self.error(f"cannot {task}: {error} {error.__cause__ or ''}") from error
+            reason = f"{error} {error.__cause__ or ''}"
+            raise EngineError(f"the engine at {self.url} cannot {task}: {reason:.250}") from error
 
     def sample(
         self,
@@ -165,18 +162,19 @@ class Engine:
         for parameter in self.base.parameters_of(policy):
             values = parameter.detach().float().cpu()
             weights.update(values.numpy().tobytes())
-        name = f"{self.run}-agent{policy}-{weights.hexdigest()[:12]}"
+        folder = Path(self.folder.name)
+        name = f"{folder.name}-agent{policy}-{weights.hexdigest()[:12]}"
         old = self.names.get(policy)
         if name == old:
             return
-        path = Path(self.folder.name) / name
+        path = folder / name
         save_adapter(self.base, policy, path)
         new = {"lora_name": name, "lora_path": str(path)}
         await self.ask(f"load an adapter ({NEEDS})", "/load_lora_adapter", new)
         self.names[policy] = name
         if old:
             await self.ask("unload one", "/unload_lora_adapter", {"lora_name": old})
-            shutil.rmtree(path.parent / old)
+            shutil.rmtree(folder / old)
 
     def probe(self) -> None:
         """Raise EngineError where the server and the base here are not the same model.
@@ -192,10 +190,10 @@ class Engine:
         score(self.base, rows, PROBE)
         gap = float(gaps(rows).abs().mean())
         if not gap <= APART:
-            raise self.error(
-                f"holds {self.model}, another model than {self.base.net.name_or_path}: it gives "
-                f"tokens log-probabilities {gap:.2g} nats off on average; or is it without "
-                "processed_logprobs?"
+            raise EngineError(
+                f"the engine at {self.url} holds {self.model}, another model than "
+                f"{self.base.net.name_or_path}: it gives tokens log-probabilities {gap:.2g} nats "
+                "off on average; or is it without processed_logprobs?"
             )
 
 

@@ -18,18 +18,23 @@ def likelihoods(
     They are scored in batches, without gradients, by the scoring of the update. A prompt is run
     once for all of its texts. chat: prompts are wrapped in the chat template.
     """
+    codec = base.codec
     rows = []
     for prompt, text in questions:
-        ids = base.codec.ids(prompt, chat)
-        tokens = base.codec.literal(text, add_special_tokens=False)
-        opening = [min(base.codec.eos)] * (2 - len(ids))  # before a text without a prompt
-        size = len(opening) + len(ids) + len(tokens)
-        if size > base.codec.context:
+        ids = codec.ids(prompt, chat)
+        missing = 2 - len(ids)
+        opening = [min(codec.eos)] * missing  # before a text without a prompt
+        tokens = codec.literal(text, add_special_tokens=False)
+        row = Row(base.agents[0], (*opening, *ids), tokens)
+        if row.size > codec.context:
             raise ValueError(
-                f"a reward asks of {size} tokens, and the context of the model that it asks is "
-                f"{base.codec.context}: take shorter items"
+                f"a reward asks of {row.size} tokens, and the context of the model that it asks is "
+                f"{codec.context}: take shorter items"
             )
-        whole_prompt = (*opening, *ids)
-        rows.append(Row(base.agents[0], whole_prompt, tokens))
+        rows.append(row)
     halving([base], lambda: score(base, rows, PLAIN, frozen=True))
-    return [row.scored.cpu().double().numpy() for row in rows]
+    answers = []
+    for row in rows:
+        logps = row.scored.cpu().double()
+        answers.append(logps.numpy())
+    return answers

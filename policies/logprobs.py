@@ -70,22 +70,28 @@ def score(
     total = sum(len(row.tokens) for row in rows)
     total += sum(len(prompt) for _, prompt in prompts)
     recomputing = learns and checkpoints(base, longest, total)
-    logps_of = base.fast.token_logps if base.fast else token_logps
-    trees = trees_of(base, rows, pass_tokens(base, recomputing))
+    logps_of = token_logps
+    if base.fast:
+        logps_of = base.fast.token_logps
+    limit = pass_tokens(base, recomputing)
+    trees = trees_of(base, rows, limit)
     sizes = [len(tree.tokens) for tree in trees]
     for numbers in pack(sizes, update_tokens(base, recomputing)):
         batch = [trees[number] for number in sorted(numbers)]  # by agent
-        agents = None if frozen else [tree.rows[0].agent for tree in batch]
+        agents = None
+        if not frozen:
+            agents = [tree.rows[0].agent for tree in batch]
         base.recomputing = recomputing
         with torch.set_grad_enabled(learns), base.acting(agents):
             logps = logps_of(base, lay_out(base, batch), sampling)  # (N,)
             batch_rows = [row for tree in batch for row in tree.rows]
-            parts = logps.split([len(row.tokens) for row in batch_rows])
+            lengths = [len(row.tokens) for row in batch_rows]
+            parts = logps.split(lengths)
             for row, part in zip(batch_rows, parts, strict=True):
                 row.scored = part.detach()
             if learns:
-                mask = padded([torch.ones_like(part, dtype=torch.bool) for part in parts])
-                backward(batch_rows, padded(parts), mask)
+                real = [torch.ones_like(part, dtype=torch.bool) for part in parts]
+                backward(batch_rows, padded(parts), padded(real))
 
 
 def gaps(rows: list[Row]) -> Tensor:
@@ -147,11 +153,12 @@ class Tree:
         The second is a later turn that shows other texts at its end.
         """
         root = self.rows[0]
+        if row.agent != root.agent:
+            return False
         size = len(root.prompt)
         if row.problem == root.problem:
             size = (size + 1) // 2
-        alike = row.prompt[:size] == root.prompt[:size]
-        return row.agent == root.agent and alike
+        return row.prompt[:size] == root.prompt[:size]
 
 
 def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
@@ -162,8 +169,11 @@ def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
     """
     limit = min(limit, base.codec.context)  # some models keep tables of so many places
     trees: list[Tree] = []
-    for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
-        last = trees[-1] if trees and base.takes_masks else None
+    in_order = sorted(rows, key=lambda row: (row.agent, row.prompt))
+    for row in in_order:
+        last = None
+        if trees and base.takes_masks:
+            last = trees[-1]
         fits = last and last.takes(row) and len(last.tokens) + row.size <= limit
         if not fits:
             last = Tree()
@@ -185,12 +195,14 @@ class Layout:
 
 def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
     """Return the layout of trees on the model's device."""
-    ids = padded([torch.tensor(tree.tokens) for tree in trees])
+    ids = [torch.tensor(tree.tokens) for tree in trees]
+    ids = padded(ids)
     count, size = ids.shape
     predicted = []
     targets = []
     for number, tree in enumerate(trees):
-        predicted += [number * size + place for place in tree.predicted]
+        start = number * size
+        predicted += [start + place for place in tree.predicted]
         for row in tree.rows:
             targets += row.tokens
     device = base.device
@@ -206,8 +218,9 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
         for place, parent in enumerate(tree.parents):
             if parent >= 0:
                 rows[place] |= rows[parent]
-    depths = padded([torch.tensor(tree.depths) for tree in trees])
-    layout.positions = depths.to(device)
+    depths = [torch.tensor(tree.depths) for tree in trees]
+    positions = padded(depths)
+    layout.positions = positions.to(device)
     layout.seen = seen.to(device)
     return layout
 
@@ -224,7 +237,8 @@ def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor
     logits = base.net(layout.ids, use_cache=False, **inputs).logits
     # Responses may share a place. In several threads, only a gradient of `embedding` adds up their
     # parts in one order.
-    logits = F.embedding(layout.predicted, logits.flatten(0, 1))
+    logits = logits.flatten(0, 1)
+    logits = F.embedding(layout.predicted, logits)
     return target_logps(logits, layout.targets, sampling)
 
 
@@ -239,8 +253,9 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     Yao et al. 2025 do the same (Your Efficient RL Framework Secretly Brings You Off-Policy RL
     Training).
     """
-    sampled = padded([logps.new_tensor(row.logps) for row in rows])
-    ratio = (logps.detach() - sampled).exp()
+    sampled = [logps.new_tensor(row.logps) for row in rows]
+    log_ratio = logps.detach() - padded(sampled)
+    ratio = log_ratio.exp()
     return ratio.clamp(max=CAP)
 
 

@@ -49,7 +49,9 @@ def group_limits(root: Path) -> list[int]:
     limits = []
     for folder in (group, *group.parents):  # in a container the first ones may be out of sight
         file = folder / "memory.max"
-        text = file.read_text("utf-8").strip() if file.is_file() else "max"
+        if not file.is_file():
+            continue
+        text = file.read_text("utf-8").strip()
         if text != "max":
             limits.append(int(text))
     return limits
@@ -72,7 +74,9 @@ def activation_bytes(base: SharedModel) -> int:
     config = base.net.config.get_text_config()
     size = base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    kept = 9 if base.device.type == "cpu" else 4  # numbers in the model's type
+    kept = 4  # numbers in the model's type
+    if base.device.type == "cpu":
+        kept = 9
     hidden = kept * size + 3 * 4
     return hidden * config.hidden_size + (3 * size + 4) * inner
 
@@ -108,11 +112,13 @@ def checkpoints(base: SharedModel, longest: int, total: int) -> bool:
     It does if the flag says so, or if a pass could not hold the longest prompt and response
     otherwise. On a GPU a pass has to hold a third of all tokens, too. total: their number.
     """
+    if base.checkpointing:
+        return True
     least = longest
     if base.device.type != "cpu":
         least = max(longest, total / MOST_PASSES)
     short = pass_tokens(base, False) < least
-    return base.checkpointing or (short and base.net.supports_gradient_checkpointing)
+    return short and base.net.supports_gradient_checkpointing
 
 
 def pass_tokens(base: SharedModel, recomputing: bool) -> float:
@@ -126,7 +132,8 @@ def update_tokens(base: SharedModel, recomputing: bool) -> float:
     if base.device.type != "cpu":
         return tokens
     token_bytes = update_bytes(base, recomputing)
-    fastest = max(CACHE_BYTES / token_bytes, min(CPU_TOKENS, CPU_BYTES / token_bytes))
+    enough = min(CPU_TOKENS, CPU_BYTES / token_bytes)
+    fastest = max(CACHE_BYTES / token_bytes, enough)
     return min(tokens, fastest)
 
 
@@ -139,9 +146,14 @@ def prompts_at_once(base: SharedModel, prompt: int, samples: int, limit: int) ->
     """
     if not base.takes_masks:
         return 1
-    copies = 1 if base.fast else samples
-    size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # policies/fast/ casts them
-    cache = cache_numbers(base) * size * (copies * prompt + samples * limit)
+    copies = samples
+    if base.fast:
+        copies = 1
+    size = 4  # policies/fast/ casts them on a CPU
+    if base.device.type == "cuda":
+        size = base.net.dtype.itemsize
+    tokens = copies * prompt + samples * limit
+    cache = cache_numbers(base) * size * tokens
     logits = samples * len(base.head.weight) * LOGIT_BYTES
     needed = cache + logits + prompt * activation_bytes(base)
     return max(1, share(base) // needed)

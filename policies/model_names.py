@@ -47,7 +47,9 @@ def located(name: str) -> str:
     """Return this clone's path of an embedded model, and any other model's name as it is."""
     folder = EMBEDDED.parent / name
     embedded = Path(name).parts[:1] == (EMBEDDED.name,) and folder.is_dir()
-    return str(folder) if embedded else name
+    if embedded:
+        return str(folder)
+    return name
 
 
 def find_model(name: str) -> None:

@@ -48,17 +48,18 @@ def play(rollout, items: list[dict], key: tuple, sampling, play) -> list[list]:
     error = None
     try:
         key = (*key[:3], key[3] + own.start)
-        turns = rollout(items[own.start : own.stop], key, sampling, play)
+        own_items = items[own.start : own.stop]
+        turns = rollout(own_items, key, sampling, play)
         for node in itertools.chain(*turns):
             node.problem += own.start
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
-    answers = gather((turns, error))
-    for _, error in answers:
-        if error:
-            error.everywhere = True
-            raise error
-    played = [turns for turns, _ in answers]
+    played = []
+    for share, failure in gather((turns, error)):
+        if failure:
+            failure.everywhere = True
+            raise failure
+        played.append(share)
     shares = itertools.zip_longest(*played, fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]
 
@@ -89,7 +90,9 @@ def _meeting():
 @functools.cache
 def _control():
     """Return a gloo group of all processes. None: the usual one is of gloo."""
-    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+    if dist.get_backend() == "gloo":
+        return None
+    return dist.new_group(backend="gloo")
 
 
 def own_problems(count: int) -> range:

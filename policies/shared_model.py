@@ -63,7 +63,9 @@ class SharedModel(nn.Module):
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
         # Nats that rounding does not reach between log-probabilities of two ways to run it.
         exact = model.dtype == torch.float32 and not self.int8
-        self.noise = NOISE if exact else NOISE_16
+        self.noise = NOISE_16
+        if exact:
+            self.noise = NOISE
         self.checkpointing = False  # whether the update always uses gradient checkpointing
         self.recomputing = False  # whether it does now
         self.halved = 0  # how often memory ran out (policies/memory.py)
@@ -126,7 +128,9 @@ class SharedModel(nn.Module):
 
     @property
     def net(self):
-        return self.model.get_base_model() if self.lora else self.model
+        if self.lora:
+            return self.model.get_base_model()
+        return self.model
 
     @property
     def head(self) -> nn.Linear:
@@ -137,7 +141,9 @@ class SharedModel(nn.Module):
         return self.net.device
 
     def parameters_of(self, agent: int) -> list[nn.Parameter]:
-        mark = f".agent{self.policy_of[agent]}." if self.lora else ""
+        mark = ""  # in the names of its weights
+        if self.lora:
+            mark = f".agent{self.policy_of[agent]}."
         return [p for name, p in self.model.named_parameters() if mark in name]
 
     def adapters_of(self, agents: Sequence[int] | None) -> list[str]:

@@ -64,9 +64,12 @@ class Team(nn.Module):
         begun = begun or [""] * len(prompts)
         answers: dict[int, list[Response]] = {}
         for base in self.bases:
-            numbers = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
-            numbers.sort(key=lambda number: prompts[number][0])  # by agent
-            sample = base.engine.sample if base.engine else functools.partial(decode, base)
+            numbers: list[int] = []  # of its prompts, by agent
+            for agent in base.agents:
+                numbers += [n for n, prompt in enumerate(prompts) if prompt[0] == agent]
+            sample = functools.partial(decode, base)
+            if base.engine:
+                sample = base.engine.sample
             responses = sample(
                 [prompts[number][1] for number in numbers],
                 [prompts[number][0] for number in numbers],
@@ -115,11 +118,13 @@ class Team(nn.Module):
         """
         fell = False
         for base in self.bases:
-            own = gaps([row for row in rows if row.agent in base.agents])
-            shares = processes.gather(own)  # so that all processes decide the same
+            base_rows = [row for row in rows if row.agent in base.agents]
+            shares = processes.gather(gaps(base_rows))  # so that all processes decide the same
             gap = float(torch.cat(shares).abs().mean())
-            mixed = torch.is_autocast_enabled(base.device.type)
-            if self.engine or not gap > (NOISE_16 if mixed else base.noise):
+            noise = base.noise
+            if torch.is_autocast_enabled(base.device.type):
+                noise = NOISE_16
+            if self.engine or not gap > noise:
                 continue
             fault = f"{type(base.net).__name__} samples with log-probabilities that are {gap:.2g} "
             fault += "nats off those of the update"
