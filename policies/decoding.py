@@ -69,8 +69,7 @@ class Rows:
             self.logits = self.logits.repeat_interleave(samples, 0)
             self.real = self.real.repeat_interleave(samples, 0)
             self.agents = repeat_each(agents, samples)
-        rows = len(self.real)
-        self.numbers = torch.arange(rows, device=base.device)  # (R,): of all rows
+        self.numbers = torch.arange(len(self.real), device=base.device)  # (R,): of all rows
 
     def read(self, ids: Tensor) -> None:
         """Let the model read tokens (R, t), the last of `real`. Set logits (R, V) of the next."""

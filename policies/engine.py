@@ -63,8 +63,7 @@ class Engine:
         key = os.environ.get(KEY) or "none"  # the client insists on one
         self.client = AsyncOpenAI(base_url=base_url, api_key=key, timeout=TIMEOUT)
         self.loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=self.loop.run_forever, name="engine", daemon=True)
-        thread.start()
+        threading.Thread(target=self.loop.run_forever, name="engine", daemon=True).start()
         answer = self.wait(self.ask("list its models", "/models"))
         card = next(card for card in answer["data"] if not card.get("parent"))  # no adapter
         self.model = card["id"]  # the base's name

@@ -58,22 +58,22 @@ def load_model(name: str, bits: int):
     dtype = torch.float32
     if bits == 16 or (bits < 16 and has_bf16(place)):
         dtype = torch.bfloat16
-    weights: dict = {"dtype": dtype, "use_safetensors": True}
+    options: dict = {"dtype": dtype, "use_safetensors": True}
     if bits < 16:
-        weights["quantization_config"] = BitsAndBytesConfig(
+        options["quantization_config"] = BitsAndBytesConfig(
             load_in_8bit=bits == 8,
             load_in_4bit=bits == 4,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_compute_dtype=dtype,
         )
-        weights["device_map"] = {"": place}  # whole on this process's GPU, not spread over all
+        options["device_map"] = {"": place}  # whole on this process's GPU, not spread over all
     model_name = f"the model {name!r}"
     needs = "it needs config.json, tokenizer and safetensors, of an architecture that transformers "
     needs += "reads without code of the model's own"
     with loading(model_name, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
         tokenizer = AutoTokenizer.from_pretrained(where)
         model, report = AutoModelForCausalLM.from_pretrained(
-            where, output_loading_info=True, **weights
+            where, output_loading_info=True, **options
         )
     if report["missing_keys"]:  # transformers would take random ones
         raise ValueError(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")

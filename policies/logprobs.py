@@ -169,8 +169,7 @@ def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
     """
     limit = min(limit, base.codec.context)  # some models keep tables of so many places
     trees: list[Tree] = []
-    in_order = sorted(rows, key=lambda row: (row.agent, row.prompt))
-    for row in in_order:
+    for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
         last = None
         if trees and base.takes_masks:
             last = trees[-1]

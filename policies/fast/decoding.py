@@ -29,8 +29,8 @@ class FastRows:
         self.numbers = torch.arange(rows, device=device)
         self.read = 0  # tokens of the responses so far
         self.places = torch.arange(limit, device=device)
-        lengths = [len(prompt) for prompt in prompts]
-        self.lengths = torch.tensor(lengths, device=device)
+        lengths = [[len(prompt)] for prompt in prompts]
+        self.lengths = torch.tensor(lengths, device=device)  # (P, 1)
         # A step that a graph repeats may not wait for the GPU. Layers in 8 bits wait.
         self.repeats = device.type == "cuda" and not base.int8
         layers = base.fast.layers.layers
@@ -47,7 +47,7 @@ class FastRows:
         ids = ids.to(base.device)
         width = ids.shape[1]
         places = torch.arange(width, device=base.device)
-        last = self.lengths[:, None] - 1
+        last = self.lengths - 1
         self.real = places <= last  # (P, W)
         # padding repeats the last position: later ones might leave the model's context
         positions = places.minimum(last)
@@ -63,8 +63,7 @@ class FastRows:
         """Lay the rows out by prompt and by adapter, and record the step anew."""
         base = self.base
         owners = self.numbers // self.samples  # the prompt of each row
-        starts = self.lengths[owners]
-        self.starts = starts[:, None]  # (R, 1)
+        self.starts = self.lengths[owners]  # (R, 1)
         owners = owners.tolist()
         _, key_heads = base.fast.layers.heads
         self.grid = Grid(owners, self.real, key_heads)
