@@ -215,10 +215,11 @@ class Player:
         self.task = make_task(part_of(flags, TaskOptions))
         self.sampling = part_of(flags, Sampling)
         self.team = Team(part_of(flags, TeamOptions))
-        self.untrained = self.weights()
+        self.versions = []  # of each agent: its weights untrained and trained. None without a run
         if directory:
+            untrained = self.weights()
             load_agents(self.team, directory)
-        self.trained = self.weights()
+            self.versions = list(zip(untrained, self.weights(), strict=True))
         base = self.team.bases[0]
         self.scorer = scorer or Scorer(find_reward(self.task), base, flags.chat_template)
         accelerate(self.team.bases)
@@ -235,10 +236,10 @@ class Player:
 
     def rollout(self, trained: Iterable[int] = (), kind: type[Rollout] = Rollout) -> Rollout:
         """Return the rollout of a kind in which these agents play trained, the others untrained."""
-        for agent in range(self.team.size):
-            values = self.trained if agent in trained else self.untrained
+        for agent, versions in enumerate(self.versions):
+            values = versions[agent in trained]
             weights = self.team.parameters_of(agent)
-            for weight, value in zip(weights, values[agent], strict=True):
+            for weight, value in zip(weights, values, strict=True):
                 weight.data.copy_(value.data)
         options = part_of(self.flags, Episode)
         if kind is not Rollout:
@@ -290,7 +291,7 @@ class Player:
         return {
             "return": earned / largest,
             "turns": turns,
-            "scheme": self.task.scheme(node.item, turns[-1]["responses"]),
+            "scheme": self.task.scheme(node.item, turn["responses"]),
         }
 
     def time(self, records: list[dict], rollout: Rollout, items: list[dict], seed: int) -> None:
@@ -313,7 +314,7 @@ def load_agents(team: Team, directory: Path) -> None:
     if not run_folder.read_summary(directory):
         print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)
     for agent in team.policies():
-        load_agent(team.base_of[agent], agent, directory / "agents" / str(agent))
+        load_agent(team.base_of[agent], agent, directory / f"agents/{agent}")
     team.set_date(record["date"])
 
 

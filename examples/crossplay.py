@@ -41,7 +41,8 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
         weights[name] = player.weights()
     returns = pandas.DataFrame(index=names, columns=names, dtype=float)
     for first, partners in itertools.product(names, names):
-        player.trained = [weights[first][0], *weights[partners][1:]]
+        mixed = [weights[first][0], *weights[partners][1:]]
+        player.versions = [(own, own) for own in mixed]  # untrained and trained
         rollout = player.rollout(range(player.team.size))
         records = player.play(f"{first} with {partners}", rollout, items, seed=0, samples=0)
         returns.loc[first, partners] = statistics.fmean(line["return"] for line in records)

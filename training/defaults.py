@@ -69,8 +69,7 @@ def resolve_bits(args) -> None:
         return
     from policies.loading import device, has_bf16
 
-    place = device()
-    if place.type != "cpu" and has_bf16(place):
+    if has_bf16(device()):
         args.bits = 16
 
 

@@ -61,7 +61,7 @@ def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
         assert 0 <= row["memory_gib"] < 1
     run_eval(f"--run {tmp_path}/run --limit 2 --num-samples 2 --method trained single")
     out, err = capsys.readouterr()
-    assert "device:  cuda" in out
+    assert "device cuda" in out
     assert "trained" in out
     assert "slower" not in err  # every base takes the fast path
 
