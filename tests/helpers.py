@@ -288,9 +288,11 @@ def at_step(number):
 
 # A plug-in, of a plain class: a world that moves on, and agent 0's own pay.
 WORLD = """
+import numpy as np
 class World:
     def items(self, split):
-        return [{"task_id": word, "said": ""} for word in ("red", "green", "blue", "black")]
+        words = np.array(["red", "green", "blue", "black"])
+        return [{"task_id": word, "said": ""} for word in words]
     def observe(self, agent, item, history):
         return f"{item['task_id']} {item['said']}:"
     def advance(self, item, responses):

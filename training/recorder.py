@@ -128,7 +128,7 @@ class Recorder(L.Callback):
 
     def state_dict(self):
         return {
-            "summary": self.summary,
+            "summary": json.loads(json_text(self.summary)),  # plain values, safe to load
             "schemes": self.schemes,
             "seconds": time.perf_counter() - self.start,
         }
