@@ -116,6 +116,9 @@ class Engine:
         for choices, text in zip(self.wait(answers()), begun, strict=True):
             responses = []
             for choice in choices:
+                reason = choice["finish_reason"]
+                if reason not in ("stop", "length"):
+                    raise EngineError(f"the engine at {self.url} gives no whole response: {reason}")
                 tokens = choice["token_ids"]
                 logps = choice["logprobs"]["token_logprobs"]
                 entropy = [-logp for logp in logps]

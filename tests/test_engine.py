@@ -53,6 +53,7 @@ class Server(LocalServer):
         self.adapters = {}
         self.context = 512
         self.offset = 0.0  # by how much the log-probabilities are wrong
+        self.reason = "stop"  # why a response ends
         self.raw = False  # whether they are of the model's own distribution
         self.left = math.inf  # completions until it dies
 
@@ -110,7 +111,8 @@ class Server(LocalServer):
         choices = []
         for index, row in enumerate(rows):
             logprobs = {"token_logprobs": [logp + self.offset for logp in row.logps]}
-            choices.append({"index": index, "token_ids": row.tokens, "logprobs": logprobs})
+            choice = {"index": index, "token_ids": row.tokens, "finish_reason": self.reason}
+            choices.append(choice | {"logprobs": logprobs})
         return 200, {"choices": choices[::-1]}
 
 
@@ -199,6 +201,12 @@ def test_an_adapter_moves_when_it_has_changed_under_a_new_name(server):
 
 
 # --- the importance ratio -------------------------------------------------------------------------
+
+
+def test_a_response_that_the_server_did_not_end_is_refused(server):
+    server.reason = "abort"
+    with pytest.raises(EngineError, match="gives no whole response: abort"):
+        ask(connected(server), (0, (5, 9, 7)))
 
 
 def test_the_ratio_of_an_agent_s_tokens_scales_its_gradient():
