@@ -319,10 +319,6 @@ def prepare(args: Args):
         import wandb  # noqa: F401  (an error before the models are loaded)
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task)
-    if hasattr(reward, "questions") and not args.lora_rank:
-        raise ValueError(
-            f"reward {task.reward!r} asks the frozen base, and --lora-rank 0 trains all weights"
-        )
     for name in args.model:
         find_model(name)
     if args.init and not args.resume:

@@ -84,7 +84,7 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     for agent, name in enumerate(each("--init", names, len(team.model))):
         folder = find_run(name)
         if (folder / "agents").is_dir():
-            own = folder / "agents" / str(agent)
+            own = folder / f"agents/{agent}"
             folder = own if own.is_dir() else folder / "agents/0"
         check_agent(folder, team.model[agent], team)
         folders.append(str(folder))

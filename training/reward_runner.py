@@ -14,7 +14,6 @@ from rewards import total
 LIMIT = 300.0  # seconds until a function that does not answer ends the run
 THREADS = 16
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
-Parts = dict[str, float]  # of a reward, by name
 
 
 class Scorer:
@@ -28,10 +27,14 @@ class Scorer:
         self.maximum = float(reward.maximum)
         self.per_episode = getattr(reward, "per_episode", False)
         self.questions = getattr(reward, "questions", None)
-        self.base = base
+        self.base = base if self.questions else None  # else nothing holds it here
         self.chat = chat
+        if self.base and not self.base.lora:
+            raise ValueError(
+                "the reward asks the frozen base, and --lora-rank 0 trains all weights"
+            )
 
-    def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
+    def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[dict]:
         """Return the named parts of each (item, responses), in order.
 
         Equal joint responses to one item are scored once.
@@ -52,7 +55,7 @@ class Scorer:
         answers = likelihoods(self.base, list(questions), self.chat)
         self.answers = dict(zip(questions, answers, strict=True))
 
-    def score(self, item: dict, texts: list[str]) -> Parts:
+    def score(self, item: dict, texts: list[str]) -> dict[str, float]:
         """Return the parts of the reward. ValueError: they break its contract (rewards.py)."""
         answers = []
         if self.questions:
@@ -80,7 +83,7 @@ class Scorer:
     def outcomes(self, task, calls: list[tuple]) -> list[tuple[dict | None, list[str]]]:
         """Return the next item and the feedback that a task has for each (item, texts)."""
 
-        def outcome(item: dict, texts: list[str]) -> tuple[dict | None, list[str]]:
+        def outcome(item, texts):
             next_item = task.advance(item, texts)
             if next_item is None:  # at the end nobody would read the feedback, which may be costly
                 return None, []
