@@ -56,9 +56,7 @@ REPLACE = (
     *("temperature", "top_p", "max_new_tokens", "model"),
 )
 # The flags in which runs of one table agree, so that their returns have one meaning.
-ALIKE = (
-    *("task", "data", "reward", "turns", "feedback", "gamma", "temperature", "top_p", "top_k"),
-)
+ALIKE = ("task", "data", "reward", "turns", "feedback", "gamma", "temperature", "top_p", "top_k")
 
 
 def new_file(name: str) -> Path:
@@ -107,7 +105,7 @@ def parser(command: str = "table") -> Parser:
             add("runs", nargs="+", help="runs to show; the page is page.html in the first's folder")
             add("--watch", action="store_true", help="the page again until its runs are finished")
         case "doctor":
-            add("run", help="run to examine")
+            add("runs", nargs="+", help="runs to examine")
     if command in ("table", "show"):
         add("--method", nargs="+", help="methods of the table, listed below (all that apply)")
         add("--split", default="test", choices=("dev", "test"), help="problems (%(default)s)")
@@ -134,7 +132,7 @@ def parse(argv: list[str]) -> Namespace:
 
 def run_flags(args: Namespace, directory: Path | None) -> train.Args:
     """Return train.py's flags of a run with those given here; without a run, its defaults."""
-    recorded: dict = {"num_agents": max(train.Args.num_agents, len(args.model or ()))}
+    recorded = {"num_agents": max(train.Args.num_agents, len(args.model or ()))}
     if directory:
         recorded = train.recorded_flags(directory)
     if args.task and args.task != recorded.get("task"):
@@ -234,12 +232,6 @@ def table(args: Namespace) -> str:
     from evaluation.report import render
 
     settings, methods, task, _ = evaluate(args)
-    for run in filter(None, args.runs):
-        start = prefix(args, run)
-        labels = [label for label in methods if label.startswith(start)]
-        own = {label.removeprefix(start): methods[label] for label in labels}
-        text = run_folder.json_text({"settings": settings, "methods": own})
-        run_folder.write_whole(run / "eval.json", text)
     if args.json:
         text = run_folder.json_text({"settings": settings, "methods": methods})
         args.json.write_text(text, "utf-8")
@@ -248,6 +240,12 @@ def table(args: Namespace) -> str:
 
         rows = DataFrame.from_dict(methods, orient="index")
         rows.to_csv(args.csv, index_label="method")
+    for run in filter(None, args.runs):
+        start = prefix(args, run)
+        labels = [label for label in methods if label.startswith(start)]
+        own = {label.removeprefix(start): methods[label] for label in labels}
+        text = run_folder.json_text({"settings": settings, "methods": own})
+        run_folder.write_whole(run / "eval.json", text)
     head = ", ".join(f"{name} {value}" for name, value in settings.items())
     head += "\nreturn: share of the maximum; ±: standard error over problems\n\n"
     return head + render(methods, task.measures)
@@ -265,8 +263,7 @@ def ask(args: Namespace) -> str:
     """Return each team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     from evaluation import report
 
-    records = [record for run in args.runs for record in answer(args, run)]
-    return report.show(records)
+    return report.show(record for run in args.runs for record in answer(args, run))
 
 
 def answer(args: Namespace, run: Path | None) -> list[dict]:
@@ -307,7 +304,7 @@ def read(args: Namespace) -> str:
         case "page":
             return f"page: {page.write_page(args.runs, args.watch)}"
         case _:
-            return doctor.report(args.run)
+            return doctor.report(args.runs)
 
 
 def main(argv: list[str]) -> None:

@@ -66,9 +66,9 @@ def rose_alone(rise, bonus: str, substance: str) -> bool:
     return rise[bonus] > 0.1 and rise[substance] < 0.02
 
 
-def report(name: str) -> str:
-    """Return what each sign says of a run, or of the runs in a folder."""
-    rows = read_runs([name])
+def report(names: list[str]) -> str:
+    """Return what each sign says of each run."""
+    rows = read_runs(names)
     texts = map(examine, rows["run"], rows["steps"])
     return "\n\n".join(texts)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection
 
 import numpy as np
-from pandas import DataFrame, Series, concat, get_dummies
+from pandas import DataFrame, concat, get_dummies
 
 from rewards import logged
 from training.metrics import logged_parts
@@ -99,12 +99,7 @@ def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
         values = groups[column]
         if name.endswith("@k"):
             for k in KS:
-                problems[name.removesuffix("k") + str(k)] = values.agg(best_of_k, k=k)
+                problems[f"{name[:-1]}{k}"] = values.agg(best_of_k, k=k)
         else:
-            problems[name] = values.agg(share_above_0)
+            problems[name] = values.agg(lambda part: np.heaviside(part, 0.0).mean())
     return problems
-
-
-def share_above_0(values: Series) -> float:
-    """Return the share of values above 0. It is NaN if all are missing."""
-    return np.heaviside(values, 0.0).mean()

@@ -7,6 +7,7 @@ Prompts, sampling and rewards are those of training, because the same objects ma
 
 import copy
 import dataclasses
+import gc
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
@@ -105,24 +106,30 @@ class Discussion(Rollout):
     def turn(self, node):
         return super().turn(node) // 2
 
+    def fits(self, node):
+        self.observe(node)  # TooLong is an error: the first round alone is no discussion
+        return True
+
     def score_joints(self, nodes, joints):
         if len(nodes[0].histories[0]) % 2:  # the second round
             super().score_joints(nodes, joints)
             return
+        size = self.team.size
         for node in nodes:
-            node.joints = arrangement(self.team.size, node.samples, 1)
-            node.rewards = torch.zeros(self.team.size, node.samples, dtype=torch.float64)
+            node.joints = arrangement(size, node.samples, 1)
+            node.rewards = torch.zeros(size, node.samples, dtype=torch.float64)
 
     def move_on(self, nodes):
         if len(nodes[0].histories[0]) % 2:  # the second round
             super().move_on(nodes)
             return
+        agents = range(self.team.size)
         for node in nodes:  # the feedback of each agent is what the others wrote
             node.next_items = [node.item] * node.samples
             for sample in range(node.samples):
                 texts = []
-                for agent in range(self.team.size):
-                    partners = [other for other in range(self.team.size) if other != agent]
+                for agent in agents:
+                    partners = [other for other in agents if other != agent]
                     texts.append(shown(node, sample, partners))
                 node.feedback[sample] = texts
 
@@ -210,6 +217,7 @@ class Player:
 
     def __init__(self, flags, directory: Path | None = None, scorer: Scorer | None = None):
         """Load the agents. `directory` is the run whose trained agents play."""
+        gc.collect()  # models of earlier players are cycles
         resolve_bits(flags)
         self.flags = flags
         self.task = make_task(part_of(flags, TaskOptions))

@@ -49,7 +49,7 @@ def read_runs(names: list[str]) -> DataFrame:
         for name in list(row):
             if name.endswith("/return"):
                 for part in parts:
-                    row.setdefault(name.removesuffix("return") + part, 0.0)
+                    row.setdefault(f"{name.removesuffix('return')}{part}", 0.0)
     return DataFrame(rows)
 
 
@@ -257,7 +257,10 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
         for group, values in seeds.groupby(level=0, sort=False):
             draw_curve(axes, group, values.droplevel(0))
         axes.legend()
-    figure.savefig(file, dpi=200)
+    try:
+        figure.savefig(file, dpi=200)
+    except ValueError as error:  # of a format that it does not know
+        raise ValueError(f"--out {error}") from error
 
 
 def draw_curve(axes, group: str, seeds: DataFrame) -> None:

@@ -149,6 +149,7 @@ eval compare run --metric metric/pas            metric/pas: no run has it
 eval compare run --by sed                       --by sed: no run has it
 eval compare run run2                           run2 has the seed of another run of its group
 eval --greedy --num-samples 2                   --num-samples: not allowed with argument --greedy
+eval compare run --out x.foo                    --out Format 'foo' is not supported
 eval list --limit 3                             unrecognized arguments: --limit
 eval --run run --task none.py:Task              Task.items('test') has no problem to play
 eval doctor nowhere                             there is no run (no nowhere/args.json)

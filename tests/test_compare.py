@@ -97,7 +97,7 @@ def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
         ("b has the seed of another run.*--by FLAG", {}),
         ("--by advantag: no run has it", {"by": ["advantag"]}),
         ("after/metric/pas: no run has it", {"by": ["commit"], "metrics": ["metric/pas"]}),
-        ("Format 'foo' is not supported", {"by": ["commit"], "out": "x.foo"}),
+        ("--out Format 'foo' is not supported", {"by": ["commit"], "out": "x.foo"}),
     ):
         with pytest.raises(ValueError, match=message):
             runs.compare([str(tmp_path)], **options)

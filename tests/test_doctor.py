@@ -37,7 +37,7 @@ def verdicts(folder, metrics=HEALTHY, steps=60):
         for step, row in enumerate(rows):
             if ends:
                 row[name] = ends[0] + (ends[1] - ends[0]) * min(2 * step / steps, 1)
-    lines = doctor.report(str(write_run(folder / "run", steps=rows))).splitlines()
+    lines = doctor.report([str(write_run(folder / "run", steps=rows))]).splitlines()
     return {line[:24].strip(): line[24:] for line in lines}
 
 
@@ -85,12 +85,12 @@ def test_a_part_that_was_not_earned_at_a_step_is_0_there(tmp_path):
     steps = [{"return": 0.1, "reward/tests": 0.3} for _ in range(30)]
     steps[-1]["reward/cooperation"] = 0.5
     run = write_run(tmp_path / "run", steps=steps)
-    assert "reward hacking (code)   not seen" in doctor.report(str(run))
+    assert "reward hacking (code)   not seen" in doctor.report([str(run)])
 
 
 def test_the_runs_of_a_folder_are_examined_one_by_one(tmp_path):
     for name, steps in (("a", 60), ("b", 3)):
         write_run(tmp_path / name, steps=[{"return": 0.5}] * steps)
-    first, second = doctor.report(str(tmp_path)).split("\n\n")
+    first, second = doctor.report([str(tmp_path)]).split("\n\n")
     assert first.startswith(f"{tmp_path}/a\nnothing to learn")
     assert second == f"{tmp_path}/b: fewer than 20 steps cannot be judged"

@@ -25,6 +25,7 @@ from helpers import (
 import eval as evaluation
 from evaluation import players
 from magrpo import Rollout
+from policies.codec import TooLong
 from tasks import Coop
 from training.held_out import shown
 from training.run_folder import read_records
@@ -135,6 +136,11 @@ def test_only_the_baselines_show_a_partner_s_text(team, monkeypatch):
     first, second = prompts[Rollout]
     assert prompts[players.Sequential][:3] == [first, second, first]
     assert prompts[players.Sequential][3].endswith(f"\n\n{second}")
+    size = max(len(player.team.bases[0].codec.literal(text)) for text in (first, second))
+    player.team.bases[0].codec.context = size + player.flags.max_new_tokens  # no room for more
+    for kind in (players.Sequential, players.Discussion):  # it is left out, not 0
+        with pytest.raises(TooLong):
+            player.play("x", player.rollout((), kind), items, 0, 1)
 
 
 GAME = """
