@@ -74,7 +74,7 @@ class Task:
         raise NotImplementedError(f"{type(self).__name__} has no items(split)")
 
     def speakers(self, item: dict, turn: int) -> list[int] | None:
-        """Return the agents that answer at a turn (from 0), or None for all."""
+        """Return the agents that answer at a turn (from 0). None, or an empty list: all."""
         return None
 
     def observe(self, agent: int, item: dict, history: History) -> str | list[dict]:

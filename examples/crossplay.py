@@ -33,7 +33,9 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
         for name in other.keys() - {"lr", "max_steps", *ASIDE}:
             if other[name] != flags[0].get(name):
                 raise ValueError(f"the runs differ in --{name.replace('_', '-')}")
-    player = Player(train.Args(**flags[0] | {"share": False}))
+    if flags[0]["share"]:
+        raise ValueError("--share: one policy for all agents has no partners to exchange")
+    player = Player(train.Args(**flags[0]))
     items = player.task.items("test")[:limit]
     weights = {}
     for name in names:
