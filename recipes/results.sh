@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the embedded team's figures of docs/results/ again: 81 runs, about four hours of two cores.
+# Make the embedded team's figures of docs/results/ again: 84 runs, about four hours of two cores.
 #
 #     bash recipes/results.sh            JOBS=2 before it: two runs at once
 #
@@ -35,6 +35,7 @@ rows() {
   row told 5 @recipes/messages.args --task examples/messages.py:Told
   row deaf 5 @recipes/messages.args --task examples/messages.py:Deaf
   row two-turns 3 --turns 2 --branching chain --max-steps 30
+  row two-tree 3 --turns 2 --branching tree --num-generations 4 --max-steps 30
 }
 
 compare() { # TABLE, ROWS: the first row is the one that the others are compared with
@@ -52,4 +53,4 @@ compare coop default single mean aligned share difference pipeline
 compare agents three four
 compare build build build-single
 compare messages messages told deaf
-compare turns default two-turns
+compare turns two-turns two-tree
