@@ -100,6 +100,6 @@ def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
         if name.endswith("@k"):
             for k in KS:
                 problems[f"{name[:-1]}{k}"] = values.agg(best_of_k, k=k)
-        else:
+        else:  # the share above 0, not a number if all are missing
             problems[name] = values.agg(lambda part: np.heaviside(part, 0.0).mean())
     return problems

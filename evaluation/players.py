@@ -107,7 +107,7 @@ class Discussion(Rollout):
         return super().turn(node) // 2
 
     def fits(self, node):
-        self.observe(node)  # TooLong is an error: the first round alone is no discussion
+        self.observe(node)  # TooLong leaves the method out: after one round it would earn 0
         return True
 
     def score_joints(self, nodes, joints):
@@ -223,7 +223,7 @@ class Player:
         self.task = make_task(part_of(flags, TaskOptions))
         self.sampling = part_of(flags, Sampling)
         self.team = Team(part_of(flags, TeamOptions))
-        self.versions = []  # of each agent: its weights untrained and trained. None without a run
+        self.versions = []  # each agent's weights, untrained and trained; [] without a run
         if directory:
             untrained = self.weights()
             load_agents(self.team, directory)

@@ -200,13 +200,13 @@ def test_an_adapter_moves_when_it_has_changed_under_a_new_name(server):
     assert len(server.adapters) == 3
 
 
-# --- the importance ratio -------------------------------------------------------------------------
-
-
 def test_a_response_that_the_server_did_not_end_is_refused(server):
     server.reason = "abort"
     with pytest.raises(EngineError, match="gives no whole response: abort"):
         ask(connected(server), (0, (5, 9, 7)))
+
+
+# --- the importance ratio -------------------------------------------------------------------------
 
 
 def test_the_ratio_of_an_agent_s_tokens_scales_its_gradient():
