@@ -49,7 +49,6 @@ class Task:
     field = "prompt"  # the field of an item that holds the problem's text
     # Texts that end a response, whose text then ends before them.
     stop: str | tuple[str, ...] = ""
-    modes: tuple[str, ...] = ()  # the names that --feedback takes
     # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
     # joint responses. A name without @k is the fraction of joint responses whose part exceeds 0.
     measures: ClassVar[dict[str, str]] = {}
@@ -131,8 +130,7 @@ class CodeTask(Task):
     """
 
     reward = "code"
-    modes = ("plain", "tests", "expert")  # programs/feedback.py
-    default_mode: str | None = None  # without --feedback
+    default_mode: str | None = None  # of programs/feedback.py, without --feedback
     measures: ClassVar = {
         "pass@k": "metric/pass",
         "coop_rate": "cooperation",  # the paper's: how often the bonus is earned at all

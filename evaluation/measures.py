@@ -50,23 +50,18 @@ def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
             rows.append(flat(record) | parts)
     frame = DataFrame(rows)
     frame = get_dummies(frame, columns=["scheme"], prefix_sep="/", dtype=float)
+    main = frame["greedy"].all()  # the decoding whose measures have no prefix
     problems = by_problem(frame, measures)
+    returns = problems["return"].xs(main, level="greedy", drop_level=False)
+    first, *others = played
+    problems["difference"] = returns[others] - returns[first]
     groups = problems.groupby(["method", "greedy"], sort=False)
     errors = groups.sem().add_suffix("_se")
     values = concat([groups.mean(), errors], axis=1)
-    main = frame["greedy"].all()  # the decoding whose measures have no prefix
     table = {method: {} for method in played}
     for (method, greedy), row in values.iterrows():
         prefix = "" if greedy == main else "greedy/"
         table[method] |= row.dropna().add_prefix(prefix)
-    returns = problems["return"].xs(main, level="greedy")
-    returns = returns.unstack("method")
-    first, *others = table
-    for method in others:
-        gaps = returns[method] - returns[first]
-        table[method]["difference"] = gaps.mean()
-        if len(gaps) > 1:
-            table[method]["difference_se"] = gaps.sem()
     return table
 
 

@@ -18,12 +18,16 @@ def write_page(names: list[str], watched: bool = False) -> Path:
     watched: a browser that shows the page loads it again and again.
     """
     folders = run_folder.run_folders(names)
-    data = {"runs": list(map(read_run, folders)), "reload": PAUSE if watched else None}
+    data = {
+        "runs": list(map(read_run, folders)),
+        "reload": PAUSE if watched else None,
+    }
     # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
     text = json.dumps(data).replace("<", "\\u003c")
     template = Path(__file__).with_name("page.html").read_text("utf-8")
+    page = template.replace("/* the data */ {}", text)
     path = folders[0] / "page.html"
-    run_folder.write_whole(path, template.replace("/* the data */ {}", text))
+    run_folder.write_whole(path, page)
     return path
 
 

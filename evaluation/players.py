@@ -240,7 +240,8 @@ class Player:
     def weights(self) -> list[list]:
         """Return a copy of each agent's weights that are trained."""
         agents = range(self.team.size)
-        return copy.deepcopy(list(map(self.team.parameters_of, agents)))
+        weights = list(map(self.team.parameters_of, agents))
+        return copy.deepcopy(weights)
 
     def rollout(self, trained: Iterable[int] = (), kind: type[Rollout] = Rollout) -> Rollout:
         """Return the rollout of a kind in which these agents play trained, the others untrained."""
@@ -277,7 +278,12 @@ class Player:
         records = []
         for number, root in enumerate(turns[0]):
             for sample in range(root.samples):
-                head = {"method": method, "greedy": not samples, "item": number, "sample": sample}
+                head = {
+                    "method": method,
+                    "greedy": not samples,
+                    "item": number,
+                    "sample": sample,
+                }
                 records.append(head | self.record(rollout, root, sample))
         return records
 
@@ -305,14 +311,19 @@ class Player:
     def time(self, records: list[dict], rollout: Rollout, items: list[dict], seed: int) -> None:
         """Add the speed, as a user of one problem at a time meets it, to the first problems."""
         play(rollout, items[:1], seed, 1, self.sampling)  # to warm up
-        firsts = [record for record in records if record["sample"] == 0]
-        for record in firsts[:TIMED]:
-            item = items[record["item"]]
+        for record in records:
+            number = record["item"]
+            if record["sample"] or number >= TIMED:
+                continue
+            item = items[number]
             rollout.seconds.clear()
             turns = play(rollout, [item], seed, 1, self.sampling)
             tokens = sampled_tokens(itertools.chain(*turns))
             seconds = rollout.seconds["rollout"]
-            record["speed"] = {"latency_s": seconds, "tokens_per_s": tokens / seconds}
+            record["speed"] = {
+                "latency_s": seconds,
+                "tokens_per_s": tokens / seconds,
+            }
 
 
 def load_agents(team: Team, directory: Path) -> None:

@@ -12,8 +12,16 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
     measures: the task's.
     """
     rates = [name for name in measures if not name.endswith("@k")]
-    columns = ["return", "difference", "greedy/return", "pass@1", *rates, "metric/coop"]
-    columns += ["tokens_per_problem", "latency_s"]
+    columns = [
+        "return",
+        "difference",
+        "greedy/return",
+        "pass@1",
+        *rates,
+        "metric/coop",
+        "tokens_per_problem",
+        "latency_s",
+    ]
     text = align(methods, columns)
     first, *_ = methods.values()
     schemes = [name for name in first if re.fullmatch("scheme/.*(?<!_se)", name)]
@@ -26,8 +34,11 @@ def align(methods: dict[str, dict], columns: list[str]) -> str:
     """Return a table of those of the columns that the methods have."""
     rows = []
     for row in methods.values():
-        rows.append({name: cell(row, name) for name in columns if name in row})
-    table = DataFrame(rows, methods).rename_axis(columns="method")
+        cells = {name: cell(row, name) for name in columns if name in row}
+        rows.append(cells)
+    table = DataFrame(rows, methods)
+    table = table.filter(items=columns)
+    table = table.rename_axis(columns="method")
     return table.to_string(na_rep="-")
 
 

@@ -6,10 +6,8 @@ tells one experiment from another. A group is the runs that agree in all traits,
 --by. So who is in a group does not depend on the other runs. The runs of a group are its seeds.
 """
 
-import itertools
 import json
 import re
-from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 
@@ -21,7 +19,7 @@ OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
 PROBLEMS = ["items", "eval-limit"]
 UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
-PART = re.compile("(reward|metric|agent)/.*(?<!_se)$")
+PART = "(reward|metric|agent)/.*(?<!_se)$"
 METRICS = ["before/return", "after/return", "after/greedy/return"]
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -36,21 +34,17 @@ Means ± standard errors over seeds (number of seeds), and differences to the fi
 def read_runs(names: list[str]) -> DataFrame:
     """Return a row for each run.
 
-    A part of the reward that a run lacks is 0 there if a run of the same traits and commit reports
-    it: it was never earned. Otherwise it is missing.
+    A part of the reward that a run lacks is 0 there if a run with the same reward has it: it was
+    never earned. Otherwise it is missing. A part that a step lacks is 0 if another step has it.
     """
-    rows = list(map(read_run, run_folders(names)))
-    parts_of = defaultdict(dict)  # by experiment
-    for row in rows:
-        parts_of[row["experiment"]] |= row.pop("parts")
-    for row in rows:
-        parts = parts_of[row.pop("experiment")]
-        row["steps"] = DataFrame([parts | step for step in row["steps"]])
-        for name in list(row):
-            if name.endswith("/return"):
-                for part in parts:
-                    row.setdefault(f"{name.removesuffix('return')}{part}", 0.0)
-    return DataFrame(rows)
+    runs = list(map(read_run, run_folders(names)))
+    rows = json_normalize(runs, sep="/")
+    rewards = rows.groupby(["task", "reward"])
+    for name in rows.filter(regex=PART):
+        known = rewards[name].transform("count") > 0
+        played = rows[re.sub(PART, "return", name)].notna()
+        rows.loc[known & played, name] = rows[name].fillna(0.0)
+    return rows
 
 
 def read_run(directory: Path) -> dict:
@@ -60,44 +54,51 @@ def read_run(directory: Path) -> dict:
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
     traits = flags | {name: record.get(name) for name in RECORDED}
-    row: dict = {"commit": ", then ".join(record["code"])}
+    row: dict = {}
     for name, value in traits.items():
         if name not in ASIDE:
             row[name.replace("_", "-")] = text_of(value)
-    row["experiment"] = str(row)
-    summary = read_summary(directory)
-    tables = {name: summary.get(name, {}) for name in ("before", "after")}
     file = directory / "eval.json"
     if file.exists():
         evaluation = json.loads(file.read_text("utf-8"))
         row["evaluated"] = str(evaluation["settings"])
-        tables["eval"] = evaluation["methods"]
-    row |= json_normalize(tables, sep="/").iloc[0]
-    steps = read_records(directory / "metrics.jsonl")
-    matches = map(PART.search, itertools.chain(row, *steps))
+        row["eval"] = evaluation["methods"]
+    steps = DataFrame(read_records(directory / "metrics.jsonl"))
+    parts = steps.filter(regex=PART)
+    summary = read_summary(directory)
+    for name in ("before", "after"):
+        row[name] = summary.get(name, {})
     return row | {
         "run": str(directory),
         "state": state(directory),
         "seed": flags["seed"],
-        "steps": steps,
-        "parts": {match[0]: 0.0 for match in matches if match},
+        "commit": ", then ".join(record["code"]),
+        "steps": steps.fillna(dict.fromkeys(parts, 0.0)),
     }
 
 
 def text_of(value) -> str:
     """Return a trait as a text. What all agents have stands there once."""
-    if isinstance(value, list) and len({*map(str, value)}) == 1:
-        value = value[0]
+    if isinstance(value, list):
+        texts = list(map(str, value))
+        if len(set(texts)) == 1:
+            return texts[0]
     return str(value)
 
 
 def traits(rows: DataFrame) -> list[str]:
-    return [name for name in rows if "/" not in name and name not in OTHERS]
+    """Return the columns that tell one experiment from another."""
+    columns = []
+    for name in rows:
+        if "/" not in name and name not in OTHERS:
+            columns.append(name)
+    return columns
 
 
 def varying(rows: DataFrame, columns: list[str]) -> list[str]:
     """Return the columns in which the rows differ."""
-    return [name for name in columns if rows[name].nunique(dropna=False) > 1]
+    counts = rows[columns].nunique(dropna=False)
+    return list(counts[counts > 1].index)
 
 
 def list_runs(names: list[str]) -> str:
@@ -109,9 +110,16 @@ def list_runs(names: list[str]) -> str:
     rows["steps"] = rows["steps"].map(len)
     known = rows.drop(columns=["items", "bases", "maximum", "unit"]).dropna(axis="columns")
     flags = varying(rows, traits(known))
-    columns = ["run", "state", "steps", "before/return", "after/return", "seed"]
-    table = rows.reindex(columns=columns + flags)
-    table.columns = table.columns.str.removesuffix("/return")
+    columns = [
+        "run",
+        "state",
+        "steps",
+        "before/return",
+        "after/return",
+        "seed",
+        *flags,
+    ]
+    table = rows.reindex(columns=columns)
     return table.to_string(index=False, float_format="{:.3f}".format, na_rep="-")
 
 
@@ -121,14 +129,20 @@ def list_runs(names: list[str]) -> str:
 def group_runs(rows: DataFrame, by: Collection[str]) -> list[str]:
     """Write each run's group into its row: its values of the columns that are returned.
 
-    These are the traits, or those of --by, in which the runs differ. Runs of other problems or
-    units are never one group.
+    The groups differ in the traits, or in those of --by. Runs of other problems or units are never
+    one group. Of these columns the first are returned that tell all groups apart.
     """
-    columns = traits(rows)
+    known = traits(rows)
     if by:
-        check("--by", by, [*columns, "commit"])
-        columns = list(dict.fromkeys([*by, *PROBLEMS, *UNIT]))
-    columns = varying(rows, columns)
+        check("--by", by, [*known, "commit"])
+        known = list(dict.fromkeys([*by, *PROBLEMS, *UNIT]))
+    columns: list[str] = []
+    count = 1
+    for name in varying(rows, known):
+        groups = rows[[*columns, name]].drop_duplicates()
+        if len(groups) > count:
+            columns.append(name)
+            count = len(groups)
     names = []
     for values in rows[columns].to_dict("records"):
         pairs = [f"{name} {value}" for name, value in values.items()]
@@ -154,8 +168,9 @@ def notes(rows: DataFrame, columns: list[str]) -> list[str]:
     for column in varying(rows, ["commit", *traits(rows)]):
         if column not in columns:
             pairs = rows[[column, "group"]].drop_duplicates()
-            texts = [f"{value} ({name})" for value, name in pairs.to_numpy()]
-            lines.append(f"{column}: {', '.join(texts)}")
+            values = [f"{value} ({name})" for value, name in pairs.to_numpy()]
+            text = ", ".join(values)
+            lines.append(f"{column}: {text}")
     return lines
 
 
@@ -170,16 +185,17 @@ def compare(names: list[str], by=(), metrics=(), csv=None, latex=None, out=None)
     rows = read_runs(names)
     columns = group_runs(rows, by)
     metrics = [name if name in rows else f"after/{name}" for name in metrics]
-    known = [name for name in rows if "/" in name]
-    for steps in rows["steps"]:
-        known += [f"after/{name}" for name in steps]
-    check("--metric", metrics, known)
+    steps = concat([*rows["steps"]])
+    check("--metric", metrics, [*rows.filter(like="/"), *steps.add_prefix("after/")])
     metrics = metrics or METRICS
     if out:
         draw(rows, metrics, out)
     values = rows.set_index(["group", "seed"])
     values = values.reindex(columns=Index(metrics, name="metric"))
-    kinds = {"mean": values, "difference": differences(rows, values)}
+    kinds = {
+        "mean": values,
+        "difference": differences(rows, values),
+    }
     table = estimates(concat(kinds, names=["kind"]))
     cells = table.apply(cell, axis=1).unstack(sort=False)
     if csv:
@@ -268,10 +284,13 @@ def draw_curve(axes, group: str, seeds: DataFrame) -> None:
 
     seeds: the values by step, a column for each seed.
     """
-    seeds = seeds.dropna(axis="columns", how="all").dropna()
+    seeds = seeds.dropna(axis="columns", how="all")
+    seeds = seeds.dropna()
     window = len(seeds) // 20 * 2 + 1
     curves = seeds.rolling(window, center=True, min_periods=1).mean()
     mean = curves.mean(axis="columns")
     error = curves.sem(axis="columns")  # not a number, and not drawn, for one seed
     axes.plot(mean, label=group)
-    axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25)
+    low = mean - error
+    high = mean + error
+    axes.fill_between(mean.index, low, high, alpha=0.25)

@@ -72,6 +72,10 @@ class Codec:
                     ids.pop()
                 return ids
             messages = [{"role": "user", "content": prompt}]
+        elif not isinstance(prompt, list):
+            raise ValueError(
+                f"observe has to return a text or a list of chat messages, not {prompt!r:.60}"
+            )
         if not self.tokenizer.chat_template:
             raise ValueError(
                 "--chat-template, or a prompt of chat messages: the model has no chat template: "

@@ -35,10 +35,13 @@ def configured(mode: str | None, limit: int, url: str | None, model: str | None)
     """Return the feedback of a mode, None where no mode is asked for.
 
     url and model are the expert's. Other modes ignore them, because a flag file may hold them.
+    ValueError: the mode is unknown, or lacks what it needs.
     """
     if limit != 1 and mode != "tests":
         raise ValueError("--task-arg feedback_tests goes with --feedback tests")
     match mode:
+        case None:
+            return None
         case "plain":
             return plain
         case "tests":
@@ -50,7 +53,8 @@ def configured(mode: str | None, limit: int, url: str | None, model: str | None)
                 "--feedback expert needs --task-arg expert_url=URL expert_model=NAME: a server "
                 "with OpenAI's chat completions"
             )
-    return None
+        case _:
+            raise ValueError(f"unknown --feedback {mode!r}: plain, tests or expert")
 
 
 def plain(item: dict, responses: list[str]) -> list[str]:

@@ -110,7 +110,7 @@ train --lora-rank 0 --engine http://a           --lora-rank 0 trains all weights
 train --precision bf16-mixed                    with adapters, give --bits 16
 train --kl-coef 0.1 --top-p 0.5                 not with --top-p or --top-k
 train --feedback tests                          --feedback is told between turns
-train --turns 2 --feedback nope                 unknown --feedback 'nope'; task 'coop' has: plain,
+train --turns 2 --feedback nope                 task 'coop': unknown --feedback 'nope': plain, tests
 train --turns 2 --feedback expert               needs --task-arg expert_url=URL expert_model=NAME
 train --task-arg feedback_test=3                unexpected keyword argument 'feedback_test'
 train --task-arg feedback_tests                 'feedback_tests' is not NAME=VALUE

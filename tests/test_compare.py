@@ -151,9 +151,8 @@ def test_a_part_that_was_never_earned_is_0_and_one_that_is_not_reported_is_missi
     for seed, parts in enumerate(({"reward/bonus": 0.3}, {}, {"reward/bonus": 0.6})):
         write(tmp_path, f"a{seed}", seed, parts=parts)
     write_run(tmp_path / "a3", 3, STEPS)  # it is not finished
-    write(tmp_path, "b", normalize="b")
-    steps = [{"return": 0.5}] * 4 + [{"return": 0.5, "reward/bonus": 1.0}]
-    write_run(tmp_path / "c", 0, steps, after={"return": 0.5}, normalize="c")
+    write(tmp_path, "b", reward="code_pass")
+    write(tmp_path, "c", normalize="c")
     table = table_of(tmp_path, "reward/bonus").loc["mean"]
     assert table["mean"].tolist() == pytest.approx([0.3, math.nan, 0.0], nan_ok=True)
     assert table["count"].tolist() == [3, 0, 1]
@@ -176,8 +175,8 @@ def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted
 def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, monkeypatch):
     figures = []
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *args, **_: figures.append(args))
-    write(tmp_path, "a0", parts={"reward/bonus": 0.3})
-    steps = [{"return": 0.4}, {"return": 0.5}]
+    write(tmp_path, "a0")
+    steps = [{"return": 0.4}, {"return": 0.5, "reward/bonus": 0.3}]
     write_run(tmp_path / "a1", 1, steps, max_steps=[5])  # it goes on
     runs.compare([str(tmp_path)], (), ["return", "before/return", "reward/bonus"], out="x.pdf")
     figure, name = figures[0]
@@ -187,7 +186,7 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
     assert line.get_xydata().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.3)]]
     edges = returns.collections[0].get_paths()[0].vertices[:, 1]  # of the band
     assert (min(edges), max(edges)) == pytest.approx((0, 0.5))  # the error is half the gap, 0.2
-    assert bonus.get_lines()[0].get_ydata().tolist() == [0, 0]  # never earned at these steps
+    assert bonus.get_lines()[0].get_ydata().tolist() == [0, 0.3]  # never earned at the first step
 
 
 def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):

@@ -131,11 +131,7 @@ class StrBuild(Building):
 
     reward = "examples.building.rewards.strbuild"
     rules = staticmethod(letters.rules)
-    modes = ("position_feedback",)
     most_agents = 2
-
-    def __init__(self, data=None, num_agents=2, feedback=None):
-        super().__init__(data, num_agents)  # a task's only mode is its default
 
     def problems(self, split):
         for text in letters.strings(split):
@@ -182,7 +178,6 @@ class HouseBuild(StrBuild):
 
     reward = "examples.building.rewards.housebuild"
     rules = staticmethod(houses.rules)
-    modes = ("score_feedback",)
 
     def problems(self, split):
         for task_id, spiders, layers in houses.houses(split):

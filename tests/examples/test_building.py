@@ -138,11 +138,11 @@ def test_more_commands_than_are_read_earn_nothing():
 
 
 def test_later_turns_show_the_own_commands_and_never_the_partners():
-    task = StrBuild(feedback="position_feedback")
+    task = StrBuild()
     own, partners = "/setblock 0 0 0 oak_planks", "/setblock 1 0 0 obsidian"
     texts = [f"Here:\n{own}\nnonsense", partners]
     text = task.observe(0, STRINGS[8], [(texts[0], task.feedback(STRINGS[8], texts)[0])])
     assert f"turn 1:\n{own}\n\nTurn 2. " in text
     assert partners not in text
-    told = HouseBuild(feedback="score_feedback").feedback(HOUSES[0], in_turn(HOUSES[0]))
+    told = HouseBuild().feedback(HOUSES[0], in_turn(HOUSES[0]))
     assert told[0].startswith("Your team's reward was 0.9200.")  # its spiders live
