@@ -292,7 +292,7 @@ import numpy as np
 class World:
     def items(self, split):
         words = np.array(["red", "green", "blue", "black"])
-        return [{"task_id": word, "said": ""} for word in words]
+        return ({"task_id": word, "said": ""} for word in words)
     def observe(self, agent, item, history):
         return f"{item['task_id']} {item['said']}:"
     def advance(self, item, responses):

@@ -132,8 +132,8 @@ train --device cuda                             --device cuda: torch finds none 
 train --share --freeze 0                        agents of a base are one policy
 train --share --lr 1e-3 2e-3                    agents of a base are one policy
 train --lr 1e-3 2e-3 3e-3                       --lr names 3 for 2 agents
-train --init run --lora-rank 8                  --lora-alpha (16, 32), not (8, 32)
-train --init run --lora-rank 0                  --lora-alpha (16, 32), not (0, 32)
+train --init run --lora-rank 8                  the team has {'r': 8, 'lora_alpha': 32,
+train --init run --lora-rank 0                  the team has {'r': 0, 'lora_alpha': 32,
 train --init run --share                        there is one policy
 train --init model                              is a whole model: --lora-rank 0
 train --resume run --max-steps 1                run has 2 steps: --max-steps 1 is behind
@@ -215,6 +215,10 @@ def no_eos(place):
     edit_json(place / "model/config.json", eos_token_id=None)
 
 
+def scaled(place):
+    edit_json(place / "run/agents/0/adapter_config.json", use_rslora=True)
+
+
 def weights(change):
     """Change the model's weights, which have the same shapes."""
 
@@ -257,6 +261,7 @@ SPOILED = [  # what is done, the command, what is named
         "the model's chat template",
     ),
     (OTHER, f"{MODEL} --init run", "the model model is not what"),
+    (scaled, "train --init run", "'use_rslora': True"),
     (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "metrics.jsonl is damaged"),
     (OTHER, RESUME, "is not what run was trained on"),
     (

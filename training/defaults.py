@@ -100,11 +100,17 @@ def check_agent(folder: Path, model: str, team: TeamOptions) -> None:
     """Raise ValueError if a folder does not hold an agent that this team trains of a model."""
     if is_adapter(folder):
         config = adapter_config(folder)
-        trained = (config["r"], config["lora_alpha"])
-        if trained != (team.lora_rank, team.lora_alpha):
+        needed = {
+            "r": team.lora_rank,
+            "lora_alpha": team.lora_alpha,
+            "use_rslora": False,  # other scales of peft's
+            "alpha_pattern": {},
+        }
+        trained = {name: config.get(name, value) for name, value in needed.items()}
+        if trained != needed:
             raise ValueError(
-                f"--init {folder} is an adapter with --lora-rank and --lora-alpha {trained}, "
-                f"not {(team.lora_rank, team.lora_alpha)}"
+                f"--init {folder} is an adapter with {trained}, and the team has {needed} "
+                "(--lora-rank, --lora-alpha)"
             )
         base = located(config["base_model_name_or_path"])
         check_base(fingerprint(base), model, folder)
