@@ -1,31 +1,30 @@
 """Read runs as the rows of one table. List them, compare groups of them, and draw their curves.
 
-A column with a slash is a measure: `before/...` and `after/...` are of summary.json, and
-`eval/METHOD/...` of eval.json. The other columns but OTHERS are traits: the flags, and what else
-tells one experiment from another. A group is the runs that agree in all traits, or in those of
---by. So who is in a group does not depend on the other runs. The runs of a group are its seeds.
+Columns of numbers are measures: `before/...` of summary.json before training, without a prefix
+after it, and `eval/METHOD/...` of eval.json. Columns of texts but OTHERS are traits: the flags, and
+what else tells one experiment from another. A group is the runs that agree in all traits, or in
+those of --by. So who is in a group does not depend on the other runs. The runs of a group are its
+seeds.
 """
 
 import json
 import re
-from collections.abc import Collection
 from pathlib import Path
 
-from pandas import DataFrame, Index, Series, concat, json_normalize
+from pandas import DataFrame, Series, concat, json_normalize
 
 from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
 
-OTHERS = {"run", "state", "steps", "seed", "commit", "evaluated", "group"}
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
-PROBLEMS = ["items", "eval-limit"]
+OTHERS = ["run", "state", "evaluated"]  # texts that are not traits
 UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
 PART = "(reward|metric|agent)/.*(?<!_se)$"
-METRICS = ["before/return", "after/return", "after/greedy/return"]
+METRICS = ["before/return", "return", "greedy/return"]
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 CAPTION = """\
-Means ± standard errors over seeds (number of seeds), and differences to the first group \
-[.95 interval of Student's t] (number of pairs of runs with one seed)"""
+Means over seeds, and differences to the first group over pairs of runs with one seed, \
+with standard errors and .95 intervals of Student's t"""
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -53,52 +52,37 @@ def read_run(directory: Path) -> dict:
     flags = record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
+    steps = DataFrame(read_records(directory / "metrics.jsonl"))
+    steps.update(steps.filter(regex=PART).fillna(0.0))
+    summary = read_summary(directory)
+    row = summary.get("after", {}) | {
+        "before": summary.get("before", {}),
+        "run": str(directory),
+        "state": state(directory),
+        "seed": flags["seed"],
+        "commit": ", then ".join(record["code"]),
+        "steps": steps,
+    }
     traits = flags | {name: record.get(name) for name in RECORDED}
-    row: dict = {}
     for name, value in traits.items():
+        if isinstance(value, list) and len(set(value)) == 1:
+            value = value[0]  # of all agents
         if name not in ASIDE:
-            row[name.replace("_", "-")] = text_of(value)
+            row[name.replace("_", "-")] = str(value)
     file = directory / "eval.json"
     if file.exists():
         evaluation = json.loads(file.read_text("utf-8"))
         row["evaluated"] = str(evaluation["settings"])
         row["eval"] = evaluation["methods"]
-    steps = DataFrame(read_records(directory / "metrics.jsonl"))
-    parts = steps.filter(regex=PART)
-    summary = read_summary(directory)
-    for name in ("before", "after"):
-        row[name] = summary.get(name, {})
-    return row | {
-        "run": str(directory),
-        "state": state(directory),
-        "seed": flags["seed"],
-        "commit": ", then ".join(record["code"]),
-        "steps": steps.fillna(dict.fromkeys(parts, 0.0)),
-    }
+    return row
 
 
-def text_of(value) -> str:
-    """Return a trait as a text. What all agents have stands there once."""
-    if isinstance(value, list):
-        texts = list(map(str, value))
-        if len(set(texts)) == 1:
-            return texts[0]
-    return str(value)
-
-
-def traits(rows: DataFrame) -> list[str]:
-    """Return the columns that tell one experiment from another."""
-    columns = []
-    for name in rows:
-        if "/" not in name and name not in OTHERS:
-            columns.append(name)
-    return columns
-
-
-def varying(rows: DataFrame, columns: list[str]) -> list[str]:
-    """Return the columns in which the rows differ."""
-    counts = rows[columns].nunique(dropna=False)
-    return list(counts[counts > 1].index)
+def differing(rows: DataFrame) -> DataFrame:
+    """Return the columns of the traits, and of the commit, in which runs differ."""
+    texts = rows.select_dtypes("str")
+    texts = texts.drop(columns=OTHERS, errors="ignore")
+    counts = texts.nunique(dropna=False)
+    return texts.loc[:, counts > 1]
 
 
 def list_runs(names: list[str]) -> str:
@@ -108,101 +92,88 @@ def list_runs(names: list[str]) -> str:
     """
     rows = read_runs(names)
     rows["steps"] = rows["steps"].map(len)
-    known = rows.drop(columns=["items", "bases", "maximum", "unit"]).dropna(axis="columns")
-    flags = varying(rows, traits(known))
+    known = rows.drop(columns=["commit", "items", "bases", "maximum", "unit"])
+    flags = differing(known.dropna(axis="columns"))
     columns = [
         "run",
         "state",
         "steps",
         "before/return",
-        "after/return",
+        "return",
         "seed",
         *flags,
     ]
-    table = rows.reindex(columns=columns)
-    return table.to_string(index=False, float_format="{:.3f}".format, na_rep="-")
+    return rows.reindex(columns=columns).to_string(
+        index=False, float_format="{:.3f}".format, na_rep="-"
+    )
 
 
 # --- groups ---------------------------------------------------------------------------------------
 
 
-def group_runs(rows: DataFrame, by: Collection[str]) -> list[str]:
-    """Write each run's group into its row: its values of the columns that are returned.
+def group_runs(rows: DataFrame, by: list[str]) -> DataFrame:
+    """Return the rows by group and seed.
 
     The groups differ in the traits, or in those of --by. Runs of other problems or units are never
-    one group. Of these columns the first are returned that tell all groups apart.
+    one group. A group is named by its values of the first columns that tell all groups apart.
     """
-    known = traits(rows)
-    if by:
-        check("--by", by, [*known, "commit"])
-        known = list(dict.fromkeys([*by, *PROBLEMS, *UNIT]))
-    columns: list[str] = []
-    count = 1
-    for name in varying(rows, known):
-        groups = rows[[*columns, name]].drop_duplicates()
-        if len(groups) > count:
-            columns.append(name)
-            count = len(groups)
-    names = []
-    for values in rows[columns].to_dict("records"):
-        pairs = [f"{name} {value}" for name, value in values.items()]
-        names.append(", ".join(pairs) or "all")
-    rows["group"] = names
-    for run in rows["run"][rows.duplicated(["group", "seed"])]:
+    check("--by", by, rows)
+    columns = [*by, "items", "eval-limit", *UNIT] if by else differing(rows.drop(columns="commit"))
+    groups = Series("", rows.index)
+    for column in columns:
+        finer = groups + f", {column} " + rows[column].map(str)
+        if finer.nunique() > groups.nunique():
+            groups = finer
+    groups = groups.str.removeprefix(", ").replace("", "all")
+    rows = rows.set_index([groups.rename("group"), "seed"])
+    for run in rows["run"][rows.index.duplicated()]:
         raise ValueError(
             f"{run} has the seed of another run of its group: leave one out, or say in what groups "
             "differ, --by FLAG ... (--by commit: in their code)"
         )
-    return columns
+    return rows
 
 
-def check(flag: str, names: Collection[str], known: Collection[str]) -> None:
+def check(flag: str, names: list[str], known) -> None:
     for name in names:
         if name not in known:
             raise ValueError(f"{flag} {name}: no run has it")
-
-
-def notes(rows: DataFrame, columns: list[str]) -> list[str]:
-    """Return a line for each trait, and for the commit, in which runs differ beside the columns."""
-    lines = []
-    for column in varying(rows, ["commit", *traits(rows)]):
-        if column not in columns:
-            pairs = rows[[column, "group"]].drop_duplicates()
-            values = [f"{value} ({name})" for value, name in pairs.to_numpy()]
-            text = ", ".join(values)
-            lines.append(f"{column}: {text}")
-    return lines
 
 
 # --- comparison -----------------------------------------------------------------------------------
 
 
 def compare(names: list[str], by=(), metrics=(), csv=None, latex=None, out=None) -> str:
-    """Return means and differences of groups of runs. Write the files that are named.
+    """Return means and differences of groups of runs, and the traits in which runs differ.
 
-    by, metrics: names, as those of eval.py's flags.
+    Write the files that are named. by, metrics: names, as those of eval.py's flags.
     """
-    rows = read_runs(names)
-    columns = group_runs(rows, by)
-    metrics = [name if name in rows else f"after/{name}" for name in metrics]
-    steps = concat([*rows["steps"]])
-    check("--metric", metrics, [*rows.filter(like="/"), *steps.add_prefix("after/")])
+    rows = group_runs(read_runs(names), by)
+    steps = concat(rows["steps"].to_dict())  # by group, seed and step
+    check("--metric", metrics, [*rows.select_dtypes("number"), *steps])
     metrics = metrics or METRICS
     if out:
-        draw(rows, metrics, out)
-    values = rows.set_index(["group", "seed"])
-    values = values.reindex(columns=Index(metrics, name="metric"))
+        draw(steps, metrics, out)
+    values = rows.reindex(columns=metrics)
     kinds = {
         "mean": values,
         "difference": differences(rows, values),
     }
     table = estimates(concat(kinds, names=["kind"]))
-    cells = table.apply(cell, axis=1).unstack(sort=False)
     if csv:
         table.to_csv(csv)
     if latex:
-        cells.to_latex(latex, escape=True, caption=CAPTION)
-    return "\n\n".join([CAPTION, cells.to_string(), *notes(rows, columns)])
+        table.to_latex(
+            latex,
+            float_format="%.3f",
+            na_rep="-",
+            escape=True,
+            caption=CAPTION,
+        )
+    text = table.to_string(float_format="{:.3f}".format, na_rep="-")
+    groups = differing(rows).reset_index("group").drop_duplicates()
+    traits = groups.T.to_csv(header=False, sep="|")  # a line for each trait
+    return f"{CAPTION}\n\n{text}\n\n{traits}"
 
 
 def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
@@ -211,23 +182,25 @@ def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
     What is of other problems or of another unit is not subtracted.
     """
     first = rows.iloc[0]
-    gaps = values.sub(values.loc[first["group"]], level="seed")
+    group, _ = first.name
+    gaps = values.sub(values.loc[group], level="seed")
     for metric in values:
         unit = ["items", "evaluated" if metric.startswith("eval/") else "eval-limit"]
-        if re.search("/(return$|reward/|agent/)", metric):
-            unit = [*unit, *UNIT]
+        if re.search(r"\b(return$|reward/|agent/)", metric):
+            unit += UNIT
         same = (rows[unit] == first[unit]).all(axis=1)
-        gaps.loc[~same.to_numpy(), metric] = None
-    return gaps.drop(first["group"], level="group")
+        gaps[metric] = gaps[metric].where(same)
+    return gaps.drop(group, level="group")
 
 
 def estimates(values: DataFrame) -> DataFrame:
-    """Return mean, standard error and 95 % interval over seeds, by kind, group and metric.
+    """Return mean, standard error and 95 % interval over seeds, by metric, kind and group.
 
     One value has no error, and equal values have no interval: they do not show their spread.
     """
-    drawn = values.stack().groupby(["kind", "group", "metric"], sort=False)
-    table = drawn.agg(["count", "mean", "sem"])
+    drawn = values.melt(var_name="metric", ignore_index=False)
+    groups = drawn.groupby(["metric", "kind", "group"], sort=False)
+    table = groups["value"].agg(["count", "mean", "sem"])
     errors = table["sem"].where(table["sem"] > 1e-9)
     half = errors * table["count"].map(t95)
     table["low"] = table["mean"] - half
@@ -243,25 +216,14 @@ def t95(count: int) -> float:
     return 1.96 + 2.37 / freedom + 2.8 / freedom**2
 
 
-def cell(row: Series) -> str:
-    """Return a mean or a difference as a text."""
-    if row["count"] == 0:
-        return "-"
-    count = f"({row['count']:g})"
-    if row.name[0] == "mean":
-        error = f"±{row['sem']:.3f} " if row["count"] > 1 else ""
-        return f"{row['mean']:.3f} {error}{count}"
-    interval = f"[{row['low']:+.3f}, {row['high']:+.3f}] " if row["low"] < row["high"] else ""
-    return f"{row['mean']:+.3f} {interval}{count}"
+def draw(steps: DataFrame, metrics: list[str], file: str) -> None:
+    """Draw a panel for each metric that is measured at every step: a curve for each group.
 
-
-def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
-    """Draw a panel for each metric that is measured at every step: a curve for each group."""
+    A curve is a running mean, as far as all seeds of the group have come. steps: by group, seed and
+    step.
+    """
     from matplotlib.figure import Figure
 
-    tables = rows.set_index(["group", "run"])["steps"]
-    steps = concat(tables.to_dict())  # by group, run and step
-    metrics = [name.removeprefix("after/") for name in metrics]
     metrics = [name for name in metrics if name in steps]
     if not metrics:
         raise ValueError("--out: no --metric is measured at every step, as return is")
@@ -269,28 +231,20 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
     for number, metric in enumerate(metrics, 1):
         label = f"{metric}: mean ± standard error over seeds"
         axes = figure.add_subplot(len(metrics), 1, number, xlabel="step", ylabel=label)
-        seeds = steps[metric].unstack(1)
-        for group, values in seeds.groupby(level=0, sort=False):
-            draw_curve(axes, group, values.droplevel(0))
+        for group in steps.index.unique(0):
+            values = steps[metric][group].dropna()
+            seeds = values.unstack(0)  # by step
+            seeds = seeds.dropna()
+            window = len(seeds) // 20 * 2 + 1
+            curves = seeds.rolling(window, center=True, min_periods=1).mean()
+            mean = curves.mean(axis="columns")
+            error = curves.sem(axis="columns")  # not a number, and not drawn, for one seed
+            low = mean - error
+            high = mean + error
+            axes.plot(mean, label=group)
+            axes.fill_between(mean.index, low, high, alpha=0.25)
         axes.legend()
     try:
         figure.savefig(file, dpi=200)
     except ValueError as error:  # of a format that it does not know
         raise ValueError(f"--out {error}") from error
-
-
-def draw_curve(axes, group: str, seeds: DataFrame) -> None:
-    """Draw a group's running mean over steps, as far as all of its seeds have come.
-
-    seeds: the values by step, a column for each seed.
-    """
-    seeds = seeds.dropna(axis="columns", how="all")
-    seeds = seeds.dropna()
-    window = len(seeds) // 20 * 2 + 1
-    curves = seeds.rolling(window, center=True, min_periods=1).mean()
-    mean = curves.mean(axis="columns")
-    error = curves.sem(axis="columns")  # not a number, and not drawn, for one seed
-    axes.plot(mean, label=group)
-    low = mean - error
-    high = mean + error
-    axes.fill_between(mean.index, low, high, alpha=0.25)
