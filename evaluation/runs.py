@@ -1,10 +1,10 @@
 """Read runs as the rows of one table. List them, compare groups of them, and draw their curves.
 
-Columns of numbers are measures: `before/...` of summary.json before training, without a prefix
-after it, and `eval/METHOD/...` of eval.json. Columns of texts but OTHERS are traits: the flags, and
-what else tells one experiment from another. A group is the runs that agree in all traits, or in
-those of --by. So who is in a group does not depend on the other runs. The runs of a group are its
-seeds.
+Columns of numbers are measures. `return` is summary.json's after training, `before/return` the one
+before it, and `eval/METHOD/return` is of eval.json. Columns of texts are traits, but for OTHERS and
+the commit: the flags, and what else tells one experiment from another. A group is the runs that
+agree in all traits, or in those of --by. So who is in a group does not depend on the other runs.
+The runs of a group are its seeds.
 """
 
 import json
@@ -66,12 +66,12 @@ def read_run(directory: Path) -> dict:
     traits = flags | {name: record.get(name) for name in RECORDED}
     for name, value in traits.items():
         if isinstance(value, list) and len(set(value)) == 1:
-            value = value[0]  # of all agents
+            value = value[0]  # of each agent
         if name not in ASIDE:
             row[name.replace("_", "-")] = str(value)
     file = directory / "eval.json"
     if file.exists():
-        evaluation = json.loads(file.read_text("utf-8"))
+        evaluation = json.loads(file.read_bytes())
         row["evaluated"] = str(evaluation["settings"])
         row["eval"] = evaluation["methods"]
     return row
@@ -103,9 +103,8 @@ def list_runs(names: list[str]) -> str:
         "seed",
         *flags,
     ]
-    return rows.reindex(columns=columns).to_string(
-        index=False, float_format="{:.3f}".format, na_rep="-"
-    )
+    table = rows.reindex(columns=columns)
+    return table.to_string(index=False, float_format="%.3f", na_rep="-")
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -117,8 +116,10 @@ def group_runs(rows: DataFrame, by: list[str]) -> DataFrame:
     The groups differ in the traits, or in those of --by. Runs of other problems or units are never
     one group. A group is named by its values of the first columns that tell all groups apart.
     """
-    check("--by", by, rows)
-    columns = [*by, "items", "eval-limit", *UNIT] if by else differing(rows.drop(columns="commit"))
+    check("--by", by, rows.select_dtypes("str"))
+    columns = [*differing(rows.drop(columns="commit"))]
+    if by:
+        columns = [*by, "items", "eval-limit", *UNIT]
     groups = Series("", rows.index)
     for column in columns:
         finer = groups + f", {column} " + rows[column].map(str)
@@ -134,7 +135,7 @@ def group_runs(rows: DataFrame, by: list[str]) -> DataFrame:
     return rows
 
 
-def check(flag: str, names: list[str], known) -> None:
+def check(flag: str, names, known) -> None:
     for name in names:
         if name not in known:
             raise ValueError(f"{flag} {name}: no run has it")
@@ -150,11 +151,12 @@ def compare(names: list[str], by=(), metrics=(), csv=None, latex=None, out=None)
     """
     rows = group_runs(read_runs(names), by)
     steps = concat(rows["steps"].to_dict())  # by group, seed and step
-    check("--metric", metrics, [*rows.select_dtypes("number"), *steps])
-    metrics = metrics or METRICS
+    measures = rows.select_dtypes("number")
+    check("--metric", metrics, [*measures, *steps])
+    metrics = list(dict.fromkeys(metrics or METRICS))
     if out:
         draw(steps, metrics, out)
-    values = rows.reindex(columns=metrics)
+    values = measures.reindex(columns=metrics)
     kinds = {
         "mean": values,
         "difference": differences(rows, values),
@@ -170,9 +172,9 @@ def compare(names: list[str], by=(), metrics=(), csv=None, latex=None, out=None)
             escape=True,
             caption=CAPTION,
         )
-    text = table.to_string(float_format="{:.3f}".format, na_rep="-")
+    text = table.to_string(float_format="%.3f", na_rep="-")
     groups = differing(rows).reset_index("group").drop_duplicates()
-    traits = groups.T.to_csv(header=False, sep="|")  # a line for each trait
+    traits = groups.T.to_csv(header=False, sep="|")  # a line for each, not aligned: some are long
     return f"{CAPTION}\n\n{text}\n\n{traits}"
 
 
@@ -182,11 +184,11 @@ def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
     What is of other problems or of another unit is not subtracted.
     """
     first = rows.iloc[0]
-    group, _ = first.name
+    group, _ = first.name  # and its seed
     gaps = values.sub(values.loc[group], level="seed")
     for metric in values:
         unit = ["items", "evaluated" if metric.startswith("eval/") else "eval-limit"]
-        if re.search(r"\b(return$|reward/|agent/)", metric):
+        if re.search("(^|/)(return$|reward/|agent/)", metric):
             unit += UNIT
         same = (rows[unit] == first[unit]).all(axis=1)
         gaps[metric] = gaps[metric].where(same)
@@ -229,20 +231,21 @@ def draw(steps: DataFrame, metrics: list[str], file: str) -> None:
         raise ValueError("--out: no --metric is measured at every step, as return is")
     figure = Figure((8, 4 * len(metrics)), layout="constrained")
     for number, metric in enumerate(metrics, 1):
-        label = f"{metric}: mean ± standard error over seeds"
-        axes = figure.add_subplot(len(metrics), 1, number, xlabel="step", ylabel=label)
+        axes = figure.add_subplot(
+            len(metrics),
+            1,
+            number,
+            xlabel="step",
+            ylabel=f"{metric}: mean ± standard error over seeds",
+        )
         for group in steps.index.unique(0):
-            values = steps[metric][group].dropna()
-            seeds = values.unstack(0)  # by step
-            seeds = seeds.dropna()
+            seeds = steps[metric][group].dropna().unstack(0).dropna()
             window = len(seeds) // 20 * 2 + 1
             curves = seeds.rolling(window, center=True, min_periods=1).mean()
             mean = curves.mean(axis="columns")
             error = curves.sem(axis="columns")  # not a number, and not drawn, for one seed
-            low = mean - error
-            high = mean + error
             axes.plot(mean, label=group)
-            axes.fill_between(mean.index, low, high, alpha=0.25)
+            axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25)
         axes.legend()
     try:
         figure.savefig(file, dpi=200)

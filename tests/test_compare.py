@@ -121,7 +121,7 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
     for name, seeds in values.items():
         for place, (seed, value) in enumerate(seeds.items()):
             write(tmp_path, f"{name}{place}", seed, value, normalize=name)
-    table = table_of(tmp_path, "return")
+    table = table_of(tmp_path, "return", "return")  # named twice, it counts once
     gaps = [values["b"][seed] - values["a"][seed] for seed in range(3)]
     for kind, name, drawn, t in (
         ("mean", "a", list(values["a"].values()), 4.303),
