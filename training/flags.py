@@ -52,7 +52,6 @@ class Parser(argparse.ArgumentParser):
             fromfile_prefix_chars="@",
             allow_abbrev=False,
         )
-        self.register("type", None, not_empty)
 
     def add_fields(self, flags: type, headings: dict[str, str]) -> None:
         """Add a flag for every field of a dataclass, in order. headings: by their first flag."""
@@ -76,6 +75,12 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{given[0]} is given twice: give its values at once, {given[0]} A B")
         return super()._read_args_from_files(strings)
 
+    def _get_value(self, action, text):
+        """Refuse "", which a shell makes of an unset name. argparse calls this for each value."""
+        if not text:
+            raise argparse.ArgumentError(action, "the value is empty")
+        return super()._get_value(action, text)
+
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
@@ -98,13 +103,6 @@ def assignment(word: str) -> tuple:
     with contextlib.suppress(ValueError):
         return name, json.loads(text)
     return name, text
-
-
-def not_empty(text: str) -> str:
-    """Return the text. As an argparse type it refuses "", which a shell makes of an unset name."""
-    if not text:
-        raise argparse.ArgumentTypeError("the value is empty")
-    return text
 
 
 def at_least(number, low, high=math.inf, words=()):

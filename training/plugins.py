@@ -4,7 +4,7 @@ A flag has a known name, a dotted path or file.py:Name. Python imports the modul
 folder of a file is on Python's path.
 """
 
-import importlib
+import functools
 import importlib.util
 import inspect
 import math
@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from rewards import REWARDS
 from tasks import TASKS, Task
-from training.flags import named, not_empty
+from training.flags import named
 from training.run_folder import ROOT
 
 
@@ -25,42 +24,45 @@ def plug_in(name: str) -> str:
 
     So a run finds its plug-ins from every folder, also in another clone.
     """
-    path, _, attribute = not_empty(name).partition(":")
+    path, _, attribute = name.partition(":")
     file = Path(path).resolve()
     if file.suffix != ".py" or not file.is_file():
         return name
-    if file.is_relative_to(ROOT):
-        file = file.relative_to(ROOT)
-    return f"{file}:{attribute}"
+    recorded = str(file).removeprefix(f"{ROOT}/")
+    return f"{recorded}:{attribute}"
 
 
 def resolve(name: str, known: dict[str, str], noun: str):
     """Return what a flag names. noun: the word for it in an error."""
-    full = plug_in(known.get(name, name))
+    full = known.get(name, name)
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
-    path = path or full
     try:
-        module = load_file(ROOT / path) if path.endswith(".py") else importlib.import_module(path)
+        if path.endswith(".py"):
+            module = load_file(ROOT / path)
+        else:
+            module = importlib.import_module(path or full)
     except (ModuleNotFoundError, FileNotFoundError) as error:
         raise ValueError(
             f"unknown {noun} {name!r} ({error}); known: {named(known)}; yours: file.py:Name or "
             "dotted.path"
         ) from error
     if not hasattr(module, attribute):
-        raise ValueError(f"{path} has no {noun} {attribute!r}: give the name of one, {path}:Name")
+        raise ValueError(
+            f"{module.__name__} has no {noun} {attribute!r}: give the name of one, "
+            f"{module.__name__}:Name"
+        )
     return getattr(module, attribute)
 
 
-def load_file(file: Path) -> ModuleType:
-    """Import a file under its path as the module's name. Two files may have one name."""
-    name = str(file)
-    if name not in sys.modules:
-        sys.path.append(str(file.parent))  # last: a json.py beside the file hides no other module
-        spec = importlib.util.spec_from_file_location(name, file)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
+@functools.cache
+def load_file(file: Path):
+    """Import a file, once, under its path as the module's name. Two files may have one name."""
+    sys.path.append(str(file.parent))  # last: a json.py beside the file hides no other module
+    spec = importlib.util.spec_from_file_location(str(file), file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def task_class(name: str) -> type[Task]:
@@ -84,28 +86,24 @@ class TaskOptions:
 def make_task(options: TaskOptions) -> Task:
     """Return the task of --task, made with the flags that concern it."""
     cls = task_class(options.task)
-    name = f"task {options.task!r}"
     arguments: dict = {"num_agents": options.num_agents}
     if options.data:
         if not cls.takes_data:
             raise ValueError(
-                f"{name} makes its own problems: it takes no --data (a class that reads a file "
-                "has takes_data = True)"
+                f"task {options.task!r} makes its own problems: it takes no --data (a class that "
+                "reads a file has takes_data = True)"
             )
         Path(options.data).stat()  # an error without a file
         arguments["data"] = options.data
     if options.feedback:
         arguments["feedback"] = options.feedback
-    signature = inspect.signature(cls)
-    try:
-        signature.bind(**arguments, **options.task_arg)
-    except TypeError as error:
-        names = ", ".join(signature.parameters)
-        raise ValueError(f"{name} {error}; it takes: {names}") from error
     try:
         task = cls(**arguments, **options.task_arg)
-    except ValueError as error:  # it refuses a value of a flag
-        raise ValueError(f"{name}: {error}") from error
+    except (TypeError, ValueError) as error:
+        if isinstance(error, TypeError) and error.__traceback__.tb_next:
+            raise  # a fault inside the constructor, and not in how it is called
+        takes = inspect.signature(cls)
+        raise ValueError(f"task {options.task!r}: {error}; it takes {takes}") from error
     task.reward = options.reward or task.reward
     return task
 
