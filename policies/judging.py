@@ -1,7 +1,5 @@
 """The answers to a reward's questions: how likely the frozen base finds texts."""
 
-import numpy as np
-
 from policies.logprobs import Row, score
 from policies.memory import halving
 from policies.sampling import Sampling
@@ -10,17 +8,16 @@ from policies.shared_model import SharedModel
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
 
 
-def likelihoods(
-    base: SharedModel, questions: list[tuple[str, str]], chat: bool = False
-) -> list[np.ndarray]:
-    """Return log-probabilities (T,) of the tokens of each (prompt, text), without an EOS token.
+def likelihoods(base: SharedModel, questions: list[tuple], chat: bool = False) -> dict:
+    """Return the log-probabilities (T,) of the text's tokens of each (prompt, text), without EOS.
 
-    They are scored in batches, without gradients, by the scoring of the update. A prompt is run
-    once for all of its texts. chat: prompts are wrapped in the chat template.
+    They are scored in batches, without gradients, by the scoring of the update. An equal question
+    is scored once, and a prompt is run once for all of its texts. chat: prompts are wrapped in the
+    chat template.
     """
     codec = base.codec
-    rows = []
-    for prompt, text in questions:
+    rows = {}
+    for prompt, text in dict.fromkeys(questions):
         ids = codec.ids(prompt, chat)
         missing = 2 - len(ids)
         opening = [min(codec.eos)] * missing  # before a text without a prompt
@@ -31,10 +28,6 @@ def likelihoods(
                 f"a reward asks of {row.size} tokens, and the context of the model that it asks is "
                 f"{codec.context}: take shorter items"
             )
-        rows.append(row)
-    halving([base], lambda: score(base, rows, PLAIN, frozen=True))
-    answers = []
-    for row in rows:
-        logps = row.scored.cpu().double()
-        answers.append(logps.numpy())
-    return answers
+        rows[prompt, text] = row
+    halving([base], lambda: score(base, list(rows.values()), PLAIN, frozen=True))
+    return {question: row.scored.cpu().double().numpy() for question, row in rows.items()}

@@ -2,8 +2,8 @@
 
 import itertools
 
-import numpy as np
 import pytest
+import torch
 from helpers import (
     SMALL,
     assert_close,
@@ -44,9 +44,9 @@ def test_answers_are_the_frozen_bases_log_probabilities(base, monkeypatch):
     monkeypatch.setattr(logprobs, "update_tokens", lambda base, *_: 400 / 2**base.halved)
     questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("", "ABC"), ("HELLO", "")]
     answers = likelihoods(base, questions)
-    assert len(answers.pop()) == 0
+    assert len(answers.pop(questions[-1])) == 0
     assert base.halved
-    for (prompt, text), answer in zip(questions, answers, strict=False):
+    for (prompt, text), answer in answers.items():
         ids = tuple(base.codec.ids(prompt, False)) or (1, 1)
         row = Row(0, ids, base.codec.literal(text))
         score_alone(base, [row], PLAIN, frozen=True)
@@ -58,23 +58,24 @@ def test_a_text_may_not_be_too_long(base):
         likelihoods(base, [("AB", "C" * 602)])
 
 
-def test_each_distinct_question_is_answered_once(monkeypatch):
+def test_each_distinct_question_is_answered_once(base, monkeypatch):
     """With G samples of two agents that is 2 G texts and not G^2 pairs, in one batch."""
     batches = []
 
-    def answer(base, questions, chat):
-        batches.append(questions)
-        return [np.full(3, float(len(text))) for _, text in questions]
+    def score(base, rows, sampling, frozen):
+        batches.append(len(rows))
+        for row in rows:
+            row.scored = torch.full((3,), float(len(row.tokens)))
 
     def reward(item, responses, answers):
         return sum(answer.sum() for answer in answers)
 
-    monkeypatch.setattr(judging, "likelihoods", answer)
+    monkeypatch.setattr(judging, "score", score)
     reward.maximum = 99.0
     reward.questions = lambda item, responses: [("p", text) for text in responses]
     lengths = list(itertools.product(range(1, 6), repeat=2))
-    parts = Scorer(reward)([({}, ["a" * i, "b" * j]) for i, j in lengths])
-    assert [len(questions) for questions in batches] == [10]
+    parts = Scorer(reward, base)([({}, ["a" * i, "b" * j]) for i, j in lengths])
+    assert batches == [10]
     assert [p["reward"] for p in parts] == [3.0 * (i + j) for i, j in lengths]
 
 

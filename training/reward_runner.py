@@ -3,15 +3,15 @@
 A reward, `advance` and `feedback` run in threads, several calls at once. Shared values need a lock.
 """
 
-import itertools
 import math
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.pool import ThreadPool
 
+from policies.judging import likelihoods
 from rewards import total
 
-LIMIT = 300.0  # seconds until a function that does not answer ends the run
+LIMIT = 300  # seconds until a function that does not answer ends the run
 THREADS = 16
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 
@@ -34,26 +34,21 @@ class Scorer:
                 "the reward asks the frozen base, and --lora-rank 0 trains all weights"
             )
 
-    def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[dict]:
+    def __call__(self, joints: list[tuple]) -> list[dict]:
         """Return the named parts of each (item, responses), in order.
 
         Equal joint responses to one item are scored once.
         """
         keys = [(id(item), *texts) for item, texts in joints]
-        distinct = dict(zip(keys, joints, strict=True))
-        calls = list(distinct.values())
+        calls = dict(zip(keys, joints, strict=True))
         if self.questions:
-            self.ask(calls)
-        scores = dict(zip(distinct, self.run("the reward", self.score, calls), strict=True))
+            questions = []
+            for call in calls.values():
+                questions += self.questions(*call)
+            self.answers = likelihoods(self.base, questions, self.chat)
+        answers = self.run("the reward", self.score, calls.values())
+        scores = dict(zip(calls, answers, strict=True))
         return [scores[key] for key in keys]
-
-    def ask(self, calls: list[tuple]) -> None:
-        """Let the base answer the questions of these calls, each distinct one once."""
-        from policies.judging import likelihoods  # here, so that --help stays fast
-
-        questions = dict.fromkeys(itertools.chain(*itertools.starmap(self.questions, calls)))
-        answers = likelihoods(self.base, list(questions), self.chat)
-        self.answers = dict(zip(questions, answers, strict=True))
 
     def score(self, item: dict, texts: list[str]) -> dict[str, float]:
         """Return the parts of the reward. ValueError: they break its contract (rewards.py)."""
@@ -70,7 +65,7 @@ class Scorer:
             parts = {name: float(part) for name, part in parts.items()}
             if strangers:
                 problem = f"in a team of {agents}"
-            elif not all(map(math.isfinite, parts.values())):
+            elif not math.isfinite(sum(parts.values())):
                 problem = "which is not finite"
             elif total(parts, agents) > self.maximum * (1 + ROUNDING):
                 problem = f"which is above its maximum of {self.maximum:g}"
@@ -80,7 +75,7 @@ class Scorer:
             problem = "which is neither a number nor a dict of numbers"
         raise ValueError(f"the reward returned {value!r}, {problem}")
 
-    def outcomes(self, task, calls: list[tuple]) -> list[tuple[dict | None, list[str]]]:
+    def outcomes(self, task, calls: list[tuple]) -> list[tuple]:
         """Return the next item and the feedback that a task has for each (item, texts)."""
 
         def outcome(item, texts):
@@ -94,7 +89,7 @@ class Scorer:
 
         return self.run("the task", outcome, calls)
 
-    def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
+    def run(self, name: str, function: Callable, calls: Iterable) -> list:
         """Return function(item, texts) of each call. An error's note has what was given.
 
         A call that hangs does not keep the process: the pool's threads end with it. One that calls
@@ -109,7 +104,7 @@ class Scorer:
                     answers.append(results.next(LIMIT))
                 except Exception as error:
                     if isinstance(error, multiprocessing.TimeoutError):
-                        error = ValueError(f"{name} did not answer within {LIMIT:.0f} s")
+                        error = ValueError(f"{name} did not answer within {LIMIT} s")
                     error.add_note(f"({name}, for item {item!r} and responses {texts!r})")
                     raise error
         return answers
