@@ -9,7 +9,6 @@ import importlib.util
 import inspect
 import math
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,9 +65,9 @@ def load_file(file: Path):
 
 
 def task_class(name: str) -> type[Task]:
-    """Return the class of --task. A plain class gets the defaults of Task."""
+    """Return the class of --task, with the defaults of Task for what it does not define."""
     cls = resolve(name, TASKS, "task")
-    return cls if issubclass(cls, Task) else type(cls.__name__, (cls, Task), {})
+    return type(cls.__name__, (cls, Task), {})
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,14 @@ def make_task(options: TaskOptions) -> Task:
         arguments["feedback"] = options.feedback
     try:
         task = cls(**arguments, **options.task_arg)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, TypeError) and error.__traceback__.tb_next:
-            raise  # a fault inside the constructor, and not in how it is called
-        takes = inspect.signature(cls)
-        raise ValueError(f"task {options.task!r}: {error}; it takes {takes}") from error
+    except TypeError as error:
+        if error.__traceback__.tb_next:
+            raise  # a fault inside the constructor
+        raise ValueError(
+            f"task {options.task!r}: {error}; it takes {inspect.signature(cls)}"
+        ) from error
+    except ValueError as error:  # it refuses a value of a flag
+        raise ValueError(f"task {options.task!r}: {error}") from error
     task.reward = options.reward or task.reward
     return task
 
@@ -119,8 +121,8 @@ def find_reward(task: Task):
     return reward
 
 
-def check_prompts(rollout, items: Iterable[dict]) -> None:
-    """Raise ValueError if a prompt of the first turn cannot be used whole."""
+def check_prompts(rollout, items) -> None:
+    """Raise ValueError if a prompt of the items' first turn cannot be used whole."""
     for item in items:
         for agent in rollout.speakers(item, 0):
             prompt = rollout.task.observe(agent, item, [])
