@@ -35,7 +35,7 @@ from magrpo import (
 from policies.decoding import Response
 from policies.sampling import Sampling
 from tasks import Task
-from training import reward_runner
+from training import threads
 from training.metrics import problem_returns
 from training.reward_runner import Scorer
 
@@ -45,7 +45,7 @@ F64 = torch.float64
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch):
     """Let none of the thousands of rollouts start sixteen threads for its rewards."""
-    monkeypatch.setattr(reward_runner, "THREADS", 1)
+    monkeypatch.setattr(threads, "THREADS", 1)
 
 
 def doubles(*values):

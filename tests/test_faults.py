@@ -31,7 +31,7 @@ from test_train import assert_same_run, command
 
 import train
 from magrpo import MAGRPO
-from training import recorder, reward_runner, run_folder
+from training import recorder, run_folder, threads
 from training.recorder import Recorder, Signals, Stopped
 from training.terminal import fail
 
@@ -108,7 +108,7 @@ def test_what_breaks_a_run_loses_no_step(
         return function(*args) if value is None else value
 
     with monkeypatch.context() as patched:
-        patched.setattr(reward_runner, "LIMIT", 2.0)
+        patched.setattr(threads, "LIMIT", 2)
         patched.setattr(owner, name, broken)
         with pytest.raises(SystemExit) as ended:
             train_run(path, FOUR)
@@ -204,9 +204,9 @@ def interrupt_itself():
 
 def call_what_hangs():
     """A thread that is at work on a user's function does not keep its process."""
-    reward_runner.LIMIT = 1.0
+    threads.LIMIT = 1
     try:
-        reward_runner.Scorer(lengths).run("it", lambda *_: time.sleep(999), [({}, ["", ""])])
+        threads.in_threads("it", lambda *_: time.sleep(999), [({}, ["", ""])])
     except ValueError as late:
         fail(train.parser(), late)
 

@@ -115,8 +115,8 @@ def test_a_signal_to_one_process_ends_both_and_the_run_goes_on(
 
 FAILS = """
 import os, time
-from training import reward_runner
-reward_runner.LIMIT = 3
+from training import threads
+threads.LIMIT = 3
 calls = []
 def reward(item, responses):
     calls.append(1)

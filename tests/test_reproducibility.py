@@ -12,7 +12,7 @@ from test_train import assert_same_run
 import train
 from programs import teams
 from programs.sandbox.box import Sandbox
-from training import reward_runner
+from training import threads
 
 FLAGS = "--batch-size 2 --num-generations 2 --eval-limit 1 --max-steps 2 --sample-every 1 "
 FLAGS += "--seed 7 --lr 0.01 --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1 --num-agents 3 "
@@ -25,7 +25,7 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     not kept from one run to the next."""
 
     def train_with(count, workers, *flags):
-        monkeypatch.setattr(reward_runner, "THREADS", count)
+        monkeypatch.setattr(threads, "THREADS", count)
         with Sandbox(workers=workers) as box:
             monkeypatch.setattr(teams, "box", box)
             train.main(words(*flags))

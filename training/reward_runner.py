@@ -1,18 +1,15 @@
 """Score many joint responses at once, and check that the user's reward keeps its contract.
 
-A reward, `advance` and `feedback` run in threads, several calls at once. Shared values need a lock.
+A reward, `advance` and `feedback` run in threads (threads.py), several calls at once. Shared values
+need a lock.
 """
 
 import math
-import multiprocessing
-from collections.abc import Callable, Iterable
-from multiprocessing.pool import ThreadPool
 
 from policies.judging import likelihoods
 from rewards import total
+from training.threads import in_threads
 
-LIMIT = 300  # seconds until a function that does not answer ends the run
-THREADS = 16
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 
 
@@ -46,7 +43,7 @@ class Scorer:
             for call in calls.values():
                 questions += self.questions(*call)
             self.answers = likelihoods(self.base, questions, self.chat)
-        answers = self.run("the reward", self.score, calls.values())
+        answers = in_threads("the reward", self.score, calls.values())
         scores = dict(zip(calls, answers, strict=True))
         return [scores[key] for key in keys]
 
@@ -87,24 +84,4 @@ class Scorer:
                 raise ValueError(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
             return next_item, feedback
 
-        return self.run("the task", outcome, calls)
-
-    def run(self, name: str, function: Callable, calls: Iterable) -> list:
-        """Return function(item, texts) of each call. An error's note has what was given.
-
-        A call that hangs does not keep the process: the pool's threads end with it. One that calls
-        sys.exit ends its thread, and does not answer either. After an error the calls that have not
-        begun are not made.
-        """
-        answers = []
-        with ThreadPool(THREADS) as pool:
-            results = pool.imap(lambda call: function(*call), calls)
-            for item, texts in calls:
-                try:
-                    answers.append(results.next(LIMIT))
-                except Exception as error:
-                    if isinstance(error, multiprocessing.TimeoutError):
-                        error = ValueError(f"{name} did not answer within {LIMIT} s")
-                    error.add_note(f"({name}, for item {item!r} and responses {texts!r})")
-                    raise error
-        return answers
+        return in_threads("the task", outcome, calls)

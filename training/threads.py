@@ -1,0 +1,29 @@
+"""Call a user's function in threads, and end the run where it fails or hangs."""
+
+import multiprocessing
+from collections.abc import Callable, Iterable
+from multiprocessing.pool import ThreadPool
+
+LIMIT = 300  # seconds until a function that does not answer ends the run
+THREADS = 16
+
+
+def in_threads(name: str, function: Callable, calls: Iterable) -> list:
+    """Return function(item, texts) of each call. An error's note has what was given.
+
+    A call that hangs does not keep the process: the pool's threads end with it. One that calls
+    sys.exit ends its thread, and does not answer either. After an error the calls that have not
+    begun are not made.
+    """
+    answers = []
+    with ThreadPool(THREADS) as pool:
+        results = pool.imap(lambda call: function(*call), calls)
+        for item, texts in calls:
+            try:
+                answers.append(results.next(LIMIT))
+            except Exception as error:
+                if isinstance(error, multiprocessing.TimeoutError):
+                    error = ValueError(f"{name} did not answer within {LIMIT} s")
+                error.add_note(f"({name}, for item {item!r} and responses {texts!r})")
+                raise error
+    return answers
