@@ -92,6 +92,7 @@ train --temperature 0                           trains nothing
 train --task humanevl                           unknown task 'humanevl' (No module named
 train --task mine.py:Tusk                       mine.py has no task 'Tusk'
 train --task mine.py                            /mine.py:Name
+train --task mine.py:reward                     mine.py has no task 'reward'
 train --task nowhere.py:Task                    unknown task 'nowhere.py:Task'
 train --reward nowhere.reward                   No module named 'nowhere'
 train --joint crossed                           'crossed' is not: int in [1, inf], aligned, cross

@@ -74,8 +74,8 @@ def test_a_file_is_imported_once_whatever_its_name(stem, tmp_path):
     modules = {name: sys.modules.get(name) for name in ("json", "tasks")}
     for name in ("a", "b"):
         file = write(tmp_path / name, stem)
-        record = resolve(f"{file}:Record", {}, "task")
-        assert resolve(f"{file}:Record", {}, "task") is record
+        record = resolve(f"{file}:Record", {}, "task", type)
+        assert resolve(f"{file}:Record", {}, "task", type) is record
         assert record().word == name
     assert {name: sys.modules.get(name) for name in modules} == modules
 

@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +32,8 @@ def plug_in(name: str) -> str:
     return f"{recorded}:{attribute}"
 
 
-def resolve(name: str, known: dict[str, str], noun: str):
-    """Return what a flag names. noun: the word for it in an error."""
+def resolve(name: str, known: dict[str, str], noun: str, kind):
+    """Return what a flag names, of this kind. noun: the word for it in an error."""
     full = known.get(name, name)
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     try:
@@ -45,12 +46,13 @@ def resolve(name: str, known: dict[str, str], noun: str):
             f"unknown {noun} {name!r} ({error}); known: {named(known)}; yours: file.py:Name or "
             "dotted.path"
         ) from error
-    if not hasattr(module, attribute):
+    value = getattr(module, attribute, None)
+    if not isinstance(value, kind):
         raise ValueError(
             f"{module.__name__} has no {noun} {attribute!r}: give the name of one, "
             f"{module.__name__}:Name"
         )
-    return getattr(module, attribute)
+    return value
 
 
 @functools.cache
@@ -66,7 +68,7 @@ def load_file(file: Path):
 
 def task_class(name: str) -> type[Task]:
     """Return the class of --task, with the defaults of Task for what it does not define."""
-    cls = resolve(name, TASKS, "task")
+    cls = resolve(name, TASKS, "task", type)
     return type(cls.__name__, (cls, Task), {})
 
 
@@ -112,7 +114,7 @@ def make_task(options: TaskOptions) -> Task:
 
 def find_reward(task: Task):
     """Return the reward of the task, or of --reward if given."""
-    reward = resolve(str(task.reward), REWARDS, "reward")
+    reward = resolve(str(task.reward), REWARDS, "reward", Callable)
     if not 0 < getattr(reward, "maximum", 0) < math.inf:
         raise ValueError(
             f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "
