@@ -174,7 +174,7 @@ def find_runs(args: Namespace) -> Sequence[Path | None]:
 def problems(args: Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
     """Return the task of the first run and the problems, which have to be those of all runs."""
     task = make_task(part_of(flags_of[args.runs[0]], TaskOptions))
-    items = list(task.items(args.split))
+    items = list(task.items(args.split) or ())
     if not items:
         raise ValueError(f"{type(task).__name__}.items({args.split!r}) has no problem to play")
     if not (args.task or args.data or args.task_arg):  # else others are played on purpose

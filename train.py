@@ -323,7 +323,7 @@ def prepare(args: Args):
         find_model(name)
     if args.init and not args.resume:
         args.init = agent_folders(args.init, part_of(args, TeamOptions))
-    splits = {split: list(task.items(split)) for split in ("train", "dev", "test")}
+    splits = {split: list(task.items(split) or ()) for split in ("train", "dev", "test")}
     needed = {"train": True, "test": args.eval_limit is not None, "dev": args.eval_every}
     for split, items in splits.items():
         if needed[split] and not items:

@@ -34,11 +34,11 @@ def read_runs(names: list[str]) -> DataFrame:
     """Return a row for each run.
 
     A part of the reward that a run lacks is 0 there if a run with the same reward has it: it was
-    never earned. Otherwise it is missing. A part that a step lacks is 0 if another step has it.
+    never earned. Otherwise it is missing.
     """
     runs = list(map(read_run, run_folders(names)))
     rows = json_normalize(runs, sep="/")
-    rewards = rows.groupby(["task", "reward"])
+    rewards = rows.groupby(["task", "task-arg", "reward", "num-agents", "commit"])
     for name in rows.filter(regex=PART):
         known = rewards[name].transform("count") > 0
         played = rows[re.sub(PART, "return", name)].notna()
@@ -52,8 +52,6 @@ def read_run(directory: Path) -> dict:
     flags = record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
-    steps = DataFrame(read_records(directory / "metrics.jsonl"))
-    steps.update(steps.filter(regex=PART).fillna(0.0))
     summary = read_summary(directory)
     row = summary.get("after", {}) | {
         "before": summary.get("before", {}),
@@ -61,7 +59,7 @@ def read_run(directory: Path) -> dict:
         "state": state(directory),
         "seed": flags["seed"],
         "commit": ", then ".join(record["code"]),
-        "steps": steps,
+        "steps": DataFrame(read_records(directory / "metrics.jsonl")),
     }
     traits = flags | {name: record.get(name) for name in RECORDED}
     for name, value in traits.items():
@@ -92,7 +90,7 @@ def list_runs(names: list[str]) -> str:
     """
     rows = read_runs(names)
     rows["steps"] = rows["steps"].map(len)
-    known = rows.drop(columns=["commit", "items", "bases", "maximum", "unit"])
+    known = rows.drop(columns=["commit", "items", "bases"])
     flags = differing(known.dropna(axis="columns"))
     columns = [
         "run",
@@ -187,8 +185,10 @@ def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
     group, _ = first.name  # and its seed
     gaps = values.sub(values.loc[group], level="seed")
     for metric in values:
-        unit = ["items", "evaluated" if metric.startswith("eval/") else "eval-limit"]
-        if re.search("(^|/)(return$|reward/|agent/)", metric):
+        unit = ["items", "eval-limit"]
+        if metric.startswith("eval/"):
+            unit = ["evaluated"]  # with the reward of eval.py --reward, for example
+        elif re.search("(^|/)(return$|reward/|agent/)", metric):
             unit += UNIT
         same = (rows[unit] == first[unit]).all(axis=1)
         gaps[metric] = gaps[metric].where(same)
@@ -239,7 +239,10 @@ def draw(steps: DataFrame, metrics: list[str], file: str) -> None:
             ylabel=f"{metric}: mean ± standard error over seeds",
         )
         for group in steps.index.unique(0):
-            seeds = steps[metric][group].dropna().unstack(0).dropna()
+            values = steps[metric][group]
+            if re.search(PART, metric) and values.any():
+                values = values.fillna(0.0)  # never earned at these steps
+            seeds = values.dropna().unstack(0).dropna()
             window = len(seeds) // 20 * 2 + 1
             curves = seeds.rolling(window, center=True, min_periods=1).mean()
             mean = curves.mean(axis="columns")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the embedded team's figures of docs/results/ again: 84 runs, about four hours of two cores.
+# Make the embedded team's figures of docs/results/ again: 89 runs, about two hours of two cores.
 #
 #     bash recipes/results.sh            JOBS=2 before it: two runs at once
 #
@@ -22,7 +22,7 @@ row() { # NAME, NUMBER OF SEEDS, FLAGS: prints a line of flags for each seed
 rows() {
   row default 10
   row single 10 --num-agents 1 --max-new-tokens 192
-  row mean 5 --optimism 0
+  row mean 10 --optimism 0
   row aligned 5 --joint aligned
   row share 5 --share
   row difference 5 --reward examples/own_pay.py:difference --joint aligned
@@ -38,19 +38,32 @@ rows() {
   row two-tree 3 --turns 2 --branching tree --num-generations 4 --max-steps 30
 }
 
-compare() { # TABLE, ROWS: the first row is the one that the others are compared with
+compare() { # TABLE, ROWS, FLAGS: the first row is the one that the others are compared with
   local table=$1 runs=()
   shift
-  for name in "$@"; do
-    runs+=("$OUT/$name"-[0-9])
+  while [[ ${1:---} != --* ]]; do
+    runs+=("$OUT/$1"-[0-9])
+    shift
   done
   echo "== $table"
-  "$PYTHON" eval.py compare "${runs[@]}" --csv "$OUT/$table.csv"
+  "$PYTHON" eval.py compare "${runs[@]}" "$@" --csv "$OUT/$table.csv"
 }
 
 rows | xargs -P "${JOBS:-1}" -L 1 "$PYTHON" train.py
-compare coop default single mean aligned share difference pipeline
+compare coop default single mean aligned share pipeline
 compare agents three four
 compare build build build-single
 compare messages messages told deaf
 compare turns two-turns two-tree
+
+for run in "$OUT"/default-[0-4] "$OUT"/difference-[0-4]; do # one reward for both
+  "$PYTHON" eval.py --run "$run" --reward code --method trained --num-samples 4 > /dev/null
+done
+compare difference default difference --metric eval/trained/return eval/trained/metric/coop
+
+figure() { # FILE, TWO ROWS, METRICS: their curves, as docs/ has them
+  "$PYTHON" eval.py compare "$OUT/$2"-[0-9] "$OUT/$3"-[0-9] --metric "${@:4}" --out "$OUT/$1" > /dev/null
+}
+
+figure curve.png default single return
+figure optimism.png default mean return scheme/unused

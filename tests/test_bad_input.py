@@ -217,7 +217,7 @@ def no_eos(place):
 
 
 def scaled(place):
-    edit_json(place / "run/agents/0/adapter_config.json", use_rslora=True)
+    edit_json(place / "run/agents/0/adapter_config.json", use_rslora=True, alpha_pattern={"q": 8})
 
 
 def weights(change):
@@ -262,7 +262,7 @@ SPOILED = [  # what is done, the command, what is named
         "the model's chat template",
     ),
     (OTHER, f"{MODEL} --init run", "the model model is not what"),
-    (scaled, "train --init run", "'use_rslora': True"),
+    (scaled, "train --init run", "'use_rslora': True, 'alpha_pattern': {'q': 8}}"),
     (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "metrics.jsonl is damaged"),
     (OTHER, RESUME, "is not what run was trained on"),
     (

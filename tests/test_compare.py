@@ -159,12 +159,15 @@ def test_a_part_that_was_never_earned_is_0_and_one_that_is_not_reported_is_missi
 
 def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted(tmp_path):
     for name, seed in itertools.product("abc", range(2)):
-        run = write(tmp_path, f"{name}{seed}", seed, normalize=name)
+        reward = {"b": "other"}.get(name)  # its evaluation is by the reward of the rest
+        run = write(tmp_path, f"{name}{seed}", seed, normalize=name, reward=reward)
         methods = {"trained": {"pass@1": 0.5 + seed / 10, "n": 3}, "naive": {"return": 0}}
         (run / "eval.json").write_text("{}")
         edit_json(run / "eval.json", settings={"items": 9 if name == "c" else 5}, methods=methods)
     table = table_of(tmp_path, "eval/trained/pass@1", "eval/naive/return")
-    assert table.loc["mean", "normalize c", "eval/trained/pass@1"]["mean"] == pytest.approx(0.55)
+    assert table.loc["mean", "reward None, normalize c", "eval/trained/pass@1"][
+        "mean"
+    ] == pytest.approx(0.55)
     assert table.loc["difference"]["count"].tolist() == [2, 0, 2, 0]
 
 
@@ -185,7 +188,7 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
     assert line.get_xydata().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.3)]]
     edges = returns.collections[0].get_paths()[0].vertices[:, 1]  # of the band
     assert (min(edges), max(edges)) == pytest.approx((0, 0.5))  # the error is half the gap, 0.2
-    assert bonus.get_lines()[0].get_ydata().tolist() == [0, 0.3]  # never earned at the first step
+    assert bonus.get_lines()[0].get_ydata().tolist() == [0, 0.15]  # a0 has never earned it
 
 
 def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):

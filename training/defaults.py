@@ -106,7 +106,7 @@ def check_agent(folder: Path, model: str, team: TeamOptions) -> None:
             "use_rslora": False,  # other scales of peft's
             "alpha_pattern": {},
         }
-        trained = {name: config.get(name, value) for name, value in needed.items()}
+        trained = {name: config.get(name) or value for name, value in needed.items()}
         if trained != needed:
             raise ValueError(
                 f"--init {folder} is an adapter with {trained}, and the team has {needed} "
