@@ -142,10 +142,10 @@ def check(flag: str, names, known) -> None:
 # --- comparison -----------------------------------------------------------------------------------
 
 
-def compare(names: list[str], by=(), metrics=(), csv=None, latex=None, out=None) -> str:
+def compare(names: list[str], by, metrics, csv, latex, out) -> str:
     """Return means and differences of groups of runs, and the traits in which runs differ.
 
-    Write the files that are named. by, metrics: names, as those of eval.py's flags.
+    Write the files that are named. All are as those of eval.py's flags.
     """
     rows = group_runs(read_runs(names), by)
     steps = concat(rows["steps"].to_dict())  # by group, seed and step

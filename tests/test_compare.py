@@ -26,9 +26,13 @@ def write(folder, name, seed=0, value=0.5, parts=(), **recorded):
     return write_run(folder / name, seed, STEPS, after=after, **recorded)
 
 
+def compare(folder, by=(), metrics=(), csv=None, latex=None, out=None):
+    return runs.compare([str(folder)], by, metrics, csv, latex, out)
+
+
 def table_of(folder, *metrics):
     """Return the table of --csv of the runs in a folder, by kind, group and metric."""
-    runs.compare([str(folder)], (), metrics, csv=folder / "csv")
+    compare(folder, metrics=metrics, csv=folder / "csv")
     return pandas.read_csv(folder / "csv", index_col=["kind", "group", "metric"])
 
 
@@ -48,7 +52,7 @@ def test_what_changes_no_experiment_makes_no_group(tmp_path):
     write(tmp_path, "c", 2, batch_size=12, code=["bbb"])
     assert groups_of(tmp_path) == {"engine True": [0, 1], "engine False": [2]}
     assert groups_of(tmp_path, by=["commit"]) == {"commit aaa": [0, 1], "commit bbb": [2]}
-    said = runs.compare([str(tmp_path)], ["advantage"])
+    said = compare(tmp_path, ["advantage"])
     assert said.endswith("\n\ngroup|all|all\ncommit|aaa|bbb\nengine|True|False\n")
 
 
@@ -91,7 +95,7 @@ def test_measures_of_other_problems_or_units_are_not_subtracted(row, tmp_path):
 def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
     write(tmp_path, "a")
     write(tmp_path, "b", code=["bbb"])
-    assert "commit aaa" in runs.compare([str(tmp_path)], ["commit"])
+    assert "commit aaa" in compare(tmp_path, ["commit"])
     for message, options in (
         ("b has the seed of another run.*--by FLAG", {}),
         ("--by advantag: no run has it", {"by": ["advantag"]}),
@@ -99,7 +103,7 @@ def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
         ("--out Format 'foo' is not supported", {"by": ["commit"], "out": "x.foo"}),
     ):
         with pytest.raises(ValueError, match=message):
-            runs.compare([str(tmp_path)], **options)
+            compare(tmp_path, **options)
 
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -132,7 +136,7 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
         error = stdev(drawn) / len(drawn) ** 0.5
         ends = (mean(drawn) - t * error, mean(drawn) + t * error)
         assert list(row) == pytest.approx([len(drawn), mean(drawn), error, *ends])
-    said = runs.compare([str(tmp_path)], (), ["return"], latex=tmp_path / "tex")
+    said = compare(tmp_path, metrics=["return"], latex=tmp_path / "tex")
     assert r"\toprule" in (tmp_path / "tex").read_text()
     cells = re.findall(r"normalize (\w) (.*)", said)
     assert [(name, *numbers.split()) for name, numbers in cells] == [
@@ -180,7 +184,7 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
     write(tmp_path, "a0")
     steps = [{"return": 0.4}, {"return": 0.5, "reward/bonus": 0.3}]
     write_run(tmp_path / "a1", 1, steps, max_steps=[5])  # it goes on
-    runs.compare([str(tmp_path)], (), ["return", "before/return", "reward/bonus"], out="x.pdf")
+    compare(tmp_path, metrics=["return", "before/return", "reward/bonus"], out="x.pdf")
     figure, name = figures[0]
     returns, bonus = figure.axes
     (line,) = returns.get_lines()
