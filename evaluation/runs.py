@@ -38,7 +38,7 @@ def read_runs(names: list[str]) -> DataFrame:
     """
     runs = list(map(read_run, run_folders(names)))
     rows = json_normalize(runs, sep="/")
-    rewards = rows.groupby(["task", "task-arg", "reward", "num-agents", "commit"])
+    rewards = rows.groupby(["task", "reward", "num-agents"])
     for name in rows.filter(regex=PART):
         known = rewards[name].transform("count") > 0
         played = rows[re.sub(PART, "return", name)].notna()

@@ -74,7 +74,7 @@ class Codec:
             messages = [{"role": "user", "content": prompt}]
         elif not isinstance(prompt, list):
             raise ValueError(
-                f"observe has to return a text or a list of chat messages, not {prompt!r:.60}"
+                f"a prompt has to be a text or a list of chat messages, not {prompt!r:.60}"
             )
         if not self.tokenizer.chat_template:
             raise ValueError(

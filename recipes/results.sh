@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the embedded team's figures of docs/results/ again: 89 runs, about two hours of two cores.
+# Make the embedded team's figures of docs/results/ again: 89 runs, 2.5 hours of two cores.
 #
 #     bash recipes/results.sh            JOBS=2 before it: two runs at once
 #
@@ -60,6 +60,9 @@ for run in "$OUT"/default-[0-4] "$OUT"/difference-[0-4]; do # one reward for bot
   "$PYTHON" eval.py --run "$run" --reward code --method trained --num-samples 4 > /dev/null
 done
 compare difference default difference --metric eval/trained/return eval/trained/metric/coop
+
+"$PYTHON" examples/crossplay.py "$OUT"/default-[0-4]
+"$PYTHON" eval.py --run "$OUT/default-0"
 
 figure() { # FILE, TWO ROWS, METRICS: their curves, as docs/ has them
   "$PYTHON" eval.py compare "$OUT/$2"-[0-9] "$OUT/$3"-[0-9] --metric "${@:4}" --out "$OUT/$1" > /dev/null

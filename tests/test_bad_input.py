@@ -251,7 +251,7 @@ SPOILED = [  # what is done, the command, what is named
     (task("__file__ + ", '"policies" + '), MINE, "policies has no reward 'reward'"),
     (task(ITEMS, "return []"), MINE, "has no items of train"),
     (task(ITEMS, f"{ITEMS} * (split != 'dev')"), MINE, "has no items of dev"),
-    (task('item["task_id"]', "None"), MINE, "return a text or a list of chat messages, not None"),
+    (task('item["task_id"]', "None"), MINE, "chat messages, not None (agent 0, item {'task"),
     (task("reward.maximum = 1.0", ""), MINE, "mine.py:reward' needs the attribute maximum, its"),
     (weights(without_norm), MODEL, "lacks its weights model.norm.weight"),
     (cut("model/model.safetensors"), MODEL, "it needs config.json, tokenizer and safetensors"),

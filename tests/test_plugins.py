@@ -44,6 +44,9 @@ class Mine:
         return "a"
     def feedback(self, item, responses):
         return responses[0]
+class Faulty(Mine):
+    def __init__(self, num_agents=2, words=None):
+        self.size = len(words)
 def reward(item, responses):
     return eval(item["returns"])
 reward.maximum = np.float32(0.5)
@@ -100,6 +103,13 @@ def test_an_argument_of_a_task_is_json_or_text(word, value, file):
     assert repr(task.words) == repr(value)
 
 
+def test_a_fault_in_a_constructor_is_no_wrong_argument(file):
+    with pytest.raises(TypeError, match="has no len"):
+        make_task(options(f"{file}:Faulty", "--task-arg", "words=3"))
+    with pytest.raises(ValueError, match=r"'word'; it takes .num_agents=2, words=None."):
+        make_task(options(f"{file}:Mine", "--task-arg", "word=3"))
+
+
 def test_a_task_id_is_written_as_a_text_where_json_cannot_hold_it():
     assert json_lines([{"task_id": np.int64(3)}]) == '{"task_id": "3"}\n'
 
@@ -113,6 +123,7 @@ RETURNED = [  # what a reward returns: its parts, or what is wrong with it
     ("{'a': 0.2, 'agent/1': 0.6 + 1e-7, 'metric/b': 7}", None),  # by rounding
     ("float('nan')", "returned nan, which is not finite"),
     ("{'metric/a': float('inf')}", "not finite"),
+    ("{'a': float('nan'), 'metric/a': 1}", "not finite"),
     ("None", "returned None, which is neither a number nor a dict"),
     ("{'a': 'b'}", "neither a number"),
     ("{'agent/2': 0.1}", "in a team of 2"),

@@ -34,7 +34,7 @@ def plug_in(name: str) -> str:
 
 def resolve(name: str, known: dict[str, str], noun: str, kind):
     """Return what a flag names, of this kind. noun: the word for it in an error."""
-    full = known.get(name, name)
+    full = plug_in(known.get(name, name))
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     try:
         if path.endswith(".py"):
@@ -128,4 +128,8 @@ def check_prompts(rollout, items) -> None:
     for item in items:
         for agent in rollout.speakers(item, 0):
             prompt = rollout.task.observe(agent, item, [])
-            rollout.encode(agent, item, prompt)
+            try:
+                rollout.encode(agent, item, prompt)
+            except ValueError as error:
+                error.add_note(f"(agent {agent}, item {item!r:.300})")
+                raise

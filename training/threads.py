@@ -1,14 +1,14 @@
 """Call a user's function in threads, and end the run where it fails or hangs."""
 
 import multiprocessing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from multiprocessing.pool import ThreadPool
 
 LIMIT = 300  # seconds until a function that does not answer ends the run
 THREADS = 16
 
 
-def in_threads(name: str, function: Callable, calls: Iterable) -> list:
+def in_threads(name: str, function: Callable, calls: Collection) -> list:
     """Return function(item, texts) of each call. An error's note has what was given.
 
     A call that hangs does not keep the process: the pool's threads end with it. One that calls
