@@ -111,7 +111,7 @@ class Task:
 
     def ask(self, text: str) -> dict:
         """Return the item of a problem in a user's words, for eval.py ask."""
-        item = self.items("test")[0]
+        item = next(iter(self.items("test")))
         if self.field not in item:
             raise ValueError(f"ask of this task takes an item as JSON, with {', '.join(item)}")
         return item | {self.field: text}

@@ -33,8 +33,8 @@ with standard errors and .95 intervals of Student's t"""
 def read_runs(names: list[str]) -> DataFrame:
     """Return a row for each run.
 
-    A part of the reward that a run lacks is 0 there if a run with the same reward has it: it was
-    never earned. Otherwise it is missing.
+    A part of the reward that a run or a step lacks is 0 there if a run with the same reward has it:
+    it was never earned. Otherwise it is missing.
     """
     runs = list(map(read_run, run_folders(names)))
     rows = json_normalize(runs, sep="/")
@@ -43,6 +43,10 @@ def read_runs(names: list[str]) -> DataFrame:
         known = rewards[name].transform("count") > 0
         played = rows[re.sub(PART, "return", name)].notna()
         rows.loc[known & played, name] = rows[name].fillna(0.0)
+    for _, tables in rewards["steps"]:
+        parts = concat([*tables]).filter(regex=PART).columns
+        for steps in tables:
+            steps[parts] = steps.reindex(columns=parts).fillna(0.0)
     return rows
 
 
@@ -86,7 +90,7 @@ def differing(rows: DataFrame) -> DataFrame:
 def list_runs(names: list[str]) -> str:
     """Return the list of runs: states, steps, returns, and the flags in which they differ.
 
-    A flag that another commit lacks is left out, and so is what follows from other flags.
+    A flag that another commit lacks is left out, and so are commits and digests.
     """
     rows = read_runs(names)
     rows["steps"] = rows["steps"].map(len)
@@ -145,7 +149,7 @@ def check(flag: str, names, known) -> None:
 def compare(names: list[str], by, metrics, csv, latex, out) -> str:
     """Return means and differences of groups of runs, and the traits in which runs differ.
 
-    Write the files that are named. All are as those of eval.py's flags.
+    Write the files that are named. The arguments after `names` are eval.py's flags.
     """
     rows = group_runs(read_runs(names), by)
     steps = concat(rows["steps"].to_dict())  # by group, seed and step
@@ -239,10 +243,7 @@ def draw(steps: DataFrame, metrics: list[str], file: str) -> None:
             ylabel=f"{metric}: mean ± standard error over seeds",
         )
         for group in steps.index.unique(0):
-            values = steps[metric][group]
-            if re.search(PART, metric) and values.any():
-                values = values.fillna(0.0)  # never earned at these steps
-            seeds = values.dropna().unstack(0).dropna()
+            seeds = steps[metric][group].dropna().unstack(0).dropna()
             window = len(seeds) // 20 * 2 + 1
             curves = seeds.rolling(window, center=True, min_periods=1).mean()
             mean = curves.mean(axis="columns")

@@ -36,7 +36,7 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
     if flags[0]["share"]:
         raise ValueError("--share: one policy for all agents has no partners to exchange")
     player = Player(train.Args(**flags[0]))
-    items = player.task.items("test")[:limit]
+    items = list(player.task.items("test"))[:limit]
     weights = {}
     for name in names:
         load_agents(player.team, find_run(name))

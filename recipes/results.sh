@@ -41,7 +41,7 @@ rows() {
 compare() { # TABLE, ROWS, FLAGS: the first row is the one that the others are compared with
   local table=$1 runs=()
   shift
-  while [[ ${1:---} != --* ]]; do
+  while [[ -n $1 && $1 != --* ]]; do
     runs+=("$OUT/$1"-[0-9])
     shift
   done

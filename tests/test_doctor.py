@@ -83,6 +83,7 @@ def test_signs_in_the_metrics(row, tmp_path):
 def test_a_part_that_was_not_earned_at_a_step_is_0_there(tmp_path):
     """Cooperation is earned at one late step of thirty: the bonus did not rise."""
     steps = [{"return": 0.1, "reward/tests": 0.3} for _ in range(30)]
+    steps[0]["reward/cooperation"] = 0.05
     steps[-1]["reward/cooperation"] = 0.5
     run = write_run(tmp_path / "run", steps=steps)
     assert "reward hacking (code)   not seen" in doctor.report([str(run)])

@@ -67,8 +67,10 @@ def load_file(file: Path):
 
 
 def task_class(name: str) -> type[Task]:
-    """Return the class of --task, with the defaults of Task for what it does not define."""
+    """Return the class of --task. A plain class gets the defaults of Task."""
     cls = resolve(name, TASKS, "task", type)
+    if issubclass(cls, Task):
+        return cls
     return type(cls.__name__, (cls, Task), {})
 
 
