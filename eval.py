@@ -47,7 +47,8 @@ from train import COUNT, SIZE
 from training import run_folder
 from training.defaults import resolve
 from training.flags import Parser, add_field, part_of
-from training.plugins import TaskOptions, find_reward, make_task
+from training.items import check_items, digest
+from training.plugins import find_reward, make_task
 from training.terminal import drop_output, fail, printable, quiet
 
 # The flags of train.py that replace a run's where they are given.
@@ -173,13 +174,13 @@ def find_runs(args: Namespace) -> Sequence[Path | None]:
 
 def problems(args: Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
     """Return the task of the first run and the problems, which have to be those of all runs."""
-    task = make_task(part_of(flags_of[args.runs[0]], TaskOptions))
+    task = make_task(flags_of[args.runs[0]])
     items = list(task.items(args.split) or ())
     if not items:
         raise ValueError(f"{type(task).__name__}.items({args.split!r}) has no problem to play")
     if not (args.task or args.data or args.task_arg):  # else others are played on purpose
         for run in filter(None, args.runs):
-            run_folder.check_items(run_folder.read_args(run), args.split, items)
+            check_items(run_folder.read_args(run), args.split, items)
     return task, items[: args.limit or None]
 
 
@@ -216,7 +217,7 @@ def evaluate(args: Namespace) -> tuple:
         "reward": task.reward,
         "maximum": largest_return(reward, settings["turns"], settings["gamma"]),
         "problems": len(items),
-        "items": run_folder.digest(items),
+        "items": digest(items),
     }
     table = measures.summarize(played, task.measures)
     return settings, table, task, played
@@ -269,7 +270,7 @@ def ask(args: Namespace) -> str:
 def answer(args: Namespace, run: Path | None) -> list[dict]:
     """Return the record of a team's answer."""
     flags = run_flags(args, run)
-    task = make_task(part_of(flags, TaskOptions))
+    task = make_task(flags)
     if args.text.lstrip().startswith("{"):  # a whole item
         try:
             item = json.loads(args.text)

@@ -31,7 +31,8 @@ from training.flags import (
     optional,
     part_of,
 )
-from training.plugins import TaskOptions, check_prompts, find_reward, make_task, plug_in
+from training.items import check_items, check_prompts
+from training.plugins import find_reward, make_task, plug_in
 from training.terminal import drop_output, fail, is_first, quiet
 
 COUNT = at_least(int, 1)
@@ -317,7 +318,7 @@ def prepare(args: Args):
     """
     if args.logger == "wandb":
         import wandb  # noqa: F401  (an error before the models are loaded)
-    task = make_task(part_of(args, TaskOptions))
+    task = make_task(args)
     reward = find_reward(task)
     for name in args.model:
         find_model(name)
@@ -398,7 +399,7 @@ def train(args: Args) -> None:
             f"{started} processes were started, and --devices times --num-nodes is {args.processes}"
         )
     directory = Path(args.resume) if args.resume else None
-    if directory and run_folder.read_summary(directory).get("steps") == args.max_steps:
+    if directory and run_folder.read_json(directory, "summary.json").get("steps") == args.max_steps:
         print(f"{directory} is finished: {args.max_steps} steps")
         return
     earlier = {}
@@ -422,7 +423,7 @@ def train(args: Args) -> None:
         if earlier:
             run_folder.check_run(directory, earlier, args.model)
             for split, items in splits.items():
-                run_folder.check_items(earlier, split, items)
+                check_items(earlier, split, items)
         record = run_folder.make_record(earlier, args, splits, module.rollout.reward)
         done = 0
         if earlier:

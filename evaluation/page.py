@@ -33,7 +33,7 @@ def write_page(names: list[str], watched: bool = False) -> Path:
 
 def keep_up(names: list[str]) -> None:
     """Write the page again and again until its runs are finished."""
-    while not all(map(run_folder.read_summary, run_folder.run_folders(names))):
+    while any(run_folder.state(run) != "finished" for run in run_folder.run_folders(names)):
         time.sleep(PAUSE)
         write_page(names, watched=True)
     write_page(names)
@@ -46,5 +46,5 @@ def read_run(directory: Path) -> dict:
         "record": run_folder.read_args(directory),
         "rows": run_folder.read_records(directory / "metrics.jsonl"),
         "samples": run_folder.read_records(directory / "samples.jsonl"),
-        "summary": run_folder.read_summary(directory),
+        "summary": run_folder.read_json(directory, "summary.json"),
     }

@@ -30,8 +30,9 @@ from training.acceleration import accelerate
 from training.defaults import resolve_bits
 from training.flags import part_of
 from training.held_out import episode, play, sample_record
+from training.items import check_prompts
 from training.metrics import sampled_tokens
-from training.plugins import TaskOptions, check_prompts, find_reward, make_task
+from training.plugins import find_reward, make_task
 from training.reward_runner import Scorer
 
 TIMED = 5  # problems whose decoding is timed, one at a time
@@ -220,7 +221,7 @@ class Player:
         gc.collect()  # models of earlier players are cycles
         resolve_bits(flags)
         self.flags = flags
-        self.task = make_task(part_of(flags, TaskOptions))
+        self.task = make_task(flags)
         self.sampling = part_of(flags, Sampling)
         self.team = Team(part_of(flags, TeamOptions))
         self.versions = []  # each agent's weights, untrained and trained; [] without a run
@@ -330,7 +331,7 @@ def load_agents(team: Team, directory: Path) -> None:
     """Load the agents that a run saved last, and let them see its date."""
     record = run_folder.read_args(directory)
     run_folder.check_run(directory, record, team.options.model)
-    if not run_folder.read_summary(directory):
+    if not run_folder.read_json(directory, "summary.json"):
         print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)
     for agent in team.policies():
         load_agent(team.base_of[agent], agent, directory / f"agents/{agent}")

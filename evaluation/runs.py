@@ -7,13 +7,12 @@ agree in all traits, or in those of --by. So who is in a group does not depend o
 The runs of a group are its seeds.
 """
 
-import json
 import re
 from pathlib import Path
 
 from pandas import DataFrame, Series, concat, json_normalize
 
-from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
+from training.run_folder import ASIDE, read_args, read_json, read_records, run_folders, state
 
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
 OTHERS = ["run", "state", "evaluated"]  # texts that are not traits
@@ -56,13 +55,16 @@ def read_run(directory: Path) -> dict:
     flags = record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
-    summary = read_summary(directory)
+    summary = read_json(directory, "summary.json")
+    evaluation = read_json(directory, "eval.json")
     row = summary.get("after", {}) | {
         "before": summary.get("before", {}),
         "run": str(directory),
         "state": state(directory),
         "seed": flags["seed"],
         "commit": ", then ".join(record["code"]),
+        "eval": evaluation.get("methods", {}),
+        "evaluated": str(evaluation.get("settings")),
         "steps": DataFrame(read_records(directory / "metrics.jsonl")),
     }
     traits = flags | {name: record.get(name) for name in RECORDED}
@@ -71,18 +73,13 @@ def read_run(directory: Path) -> dict:
             value = value[0]  # of each agent
         if name not in ASIDE:
             row[name.replace("_", "-")] = str(value)
-    file = directory / "eval.json"
-    if file.exists():
-        evaluation = json.loads(file.read_bytes())
-        row["evaluated"] = str(evaluation["settings"])
-        row["eval"] = evaluation["methods"]
     return row
 
 
 def differing(rows: DataFrame) -> DataFrame:
     """Return the columns of the traits, and of the commit, in which runs differ."""
     texts = rows.select_dtypes("str")
-    texts = texts.drop(columns=OTHERS, errors="ignore")
+    texts = texts.drop(columns=OTHERS)
     counts = texts.nunique(dropna=False)
     return texts.loc[:, counts > 1]
 
@@ -96,15 +93,7 @@ def list_runs(names: list[str]) -> str:
     rows["steps"] = rows["steps"].map(len)
     known = rows.drop(columns=["commit", "items", "bases"])
     flags = differing(known.dropna(axis="columns"))
-    columns = [
-        "run",
-        "state",
-        "steps",
-        "before/return",
-        "return",
-        "seed",
-        *flags,
-    ]
+    columns = ["run", "state", "steps", "before/return", "return", "seed", *flags]
     table = rows.reindex(columns=columns)
     return table.to_string(index=False, float_format="%.3f", na_rep="-")
 
@@ -159,10 +148,7 @@ def compare(names: list[str], by, metrics, csv, latex, out) -> str:
     if out:
         draw(steps, metrics, out)
     values = measures.reindex(columns=metrics)
-    kinds = {
-        "mean": values,
-        "difference": differences(rows, values),
-    }
+    kinds = {"mean": values, "difference": differences(rows, values)}
     table = estimates(concat(kinds, names=["kind"]))
     if csv:
         table.to_csv(csv)

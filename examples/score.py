@@ -19,7 +19,7 @@ from programs.rows import file_rows
 from rewards import total
 from training.defaults import resolve_bits
 from training.flags import Parser, part_of
-from training.plugins import TaskOptions, find_reward, make_task
+from training.plugins import find_reward, make_task
 from training.reward_runner import Scorer
 from training.terminal import fail
 
@@ -31,7 +31,7 @@ def score(argv: list[str]) -> list[dict]:
     """Return the lines of a file with their rewards."""
     args, flags = TOP.parse_known_args(argv)
     options = train.parse(flags)
-    scorer = Scorer(find_reward(make_task(part_of(options, TaskOptions))))
+    scorer = Scorer(find_reward(make_task(options)))
     if scorer.questions:
         resolve_bits(options)
         team = replace(part_of(options, TeamOptions), lora_rank=0)

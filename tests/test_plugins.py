@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 import train
-from training.flags import part_of
 from training.plugins import (
     ROOT,
-    TaskOptions,
     find_reward,
     make_task,
     plug_in,
@@ -63,7 +61,7 @@ def write(folder, stem="mine"):
 
 
 def options(task, *flags):
-    return part_of(train.parse(["--task", task, *flags]), TaskOptions)
+    return train.parse(["--task", task, *flags])
 
 
 @pytest.fixture
@@ -77,8 +75,8 @@ def test_a_file_is_imported_once_whatever_its_name(stem, tmp_path):
     modules = {name: sys.modules.get(name) for name in ("json", "tasks")}
     for name in ("a", "b"):
         file = write(tmp_path / name, stem)
-        record = resolve(f"{file}:Record", {}, "task", type)
-        assert resolve(f"{file}:Record", {}, "task", type) is record
+        record = resolve(f"{file}:Record", {}, "task", callable)
+        assert resolve(f"{file}:Record", {}, "task", callable) is record
         assert record().word == name
     assert {name: sys.modules.get(name) for name in modules} == modules
 

@@ -29,9 +29,10 @@ from helpers import (
 import train
 from policies.codec import Codec
 from tasks import CodeTask
+from training.items import check_items
 from training.recorder import Recorder
 from training.report import report
-from training.run_folder import check_items, code_version, read_records, run_folders
+from training.run_folder import code_version, read_records, run_folders
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
 SMALL += "--max-steps 2"

@@ -9,8 +9,6 @@ import importlib.util
 import inspect
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from rewards import REWARDS
@@ -32,8 +30,8 @@ def plug_in(name: str) -> str:
     return f"{recorded}:{attribute}"
 
 
-def resolve(name: str, known: dict[str, str], noun: str, kind):
-    """Return what a flag names, of this kind. noun: the word for it in an error."""
+def resolve(name: str, known: dict[str, str], noun: str, fits):
+    """Return what a flag names, if it fits. noun: the word for it in an error."""
     full = plug_in(known.get(name, name))
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     try:
@@ -47,7 +45,7 @@ def resolve(name: str, known: dict[str, str], noun: str, kind):
             "dotted.path"
         ) from error
     value = getattr(module, attribute, None)
-    if not isinstance(value, kind):
+    if not fits(value):
         raise ValueError(
             f"{module.__name__} has no {noun} {attribute!r}: give the name of one, "
             f"{module.__name__}:Name"
@@ -68,70 +66,49 @@ def load_file(file: Path):
 
 def task_class(name: str) -> type[Task]:
     """Return the class of --task. A plain class gets the defaults of Task."""
-    cls = resolve(name, TASKS, "task", type)
+    cls = resolve(name, TASKS, "task", inspect.isclass)
     if issubclass(cls, Task):
         return cls
     return type(cls.__name__, (cls, Task), {})
 
 
-@dataclass(frozen=True)
-class TaskOptions:
-    """The task and its reward: train.py's flags of the same names."""
+def make_task(args) -> Task:
+    """Return the task of --task, made with the flags that concern it: --num-agents, --data, ...
 
-    task: str
-    num_agents: int
-    reward: str | None
-    data: str | None
-    feedback: str | None
-    task_arg: dict
-
-
-def make_task(options: TaskOptions) -> Task:
-    """Return the task of --task, made with the flags that concern it."""
-    cls = task_class(options.task)
-    arguments: dict = {"num_agents": options.num_agents}
-    if options.data:
+    args: train.py's flags, resolved.
+    """
+    cls = task_class(args.task)
+    arguments = {"num_agents": args.num_agents}
+    if args.data:
         if not cls.takes_data:
             raise ValueError(
-                f"task {options.task!r} makes its own problems: it takes no --data (a class that "
+                f"task {args.task!r} makes its own problems: it takes no --data (a class that "
                 "reads a file has takes_data = True)"
             )
-        Path(options.data).stat()  # an error without a file
-        arguments["data"] = options.data
-    if options.feedback:
-        arguments["feedback"] = options.feedback
+        Path(args.data).stat()  # an error without a file
+        arguments["data"] = args.data
+    if args.feedback:
+        arguments["feedback"] = args.feedback
     try:
-        task = cls(**arguments, **options.task_arg)
+        task = cls(**arguments, **args.task_arg)
     except TypeError as error:
         if error.__traceback__.tb_next:
             raise  # a fault inside the constructor
         raise ValueError(
-            f"task {options.task!r}: {error}; it takes {inspect.signature(cls)}"
+            f"task {args.task!r}: {error}; it takes {inspect.signature(cls)}"
         ) from error
     except ValueError as error:  # it refuses a value of a flag
-        raise ValueError(f"task {options.task!r}: {error}") from error
-    task.reward = options.reward or task.reward
+        raise ValueError(f"task {args.task!r}: {error}") from error
+    task.reward = args.reward or task.reward
     return task
 
 
 def find_reward(task: Task):
     """Return the reward of the task, or of --reward if given."""
-    reward = resolve(str(task.reward), REWARDS, "reward", Callable)
+    reward = resolve(str(task.reward), REWARDS, "reward", callable)
     if not 0 < getattr(reward, "maximum", 0) < math.inf:
         raise ValueError(
             f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "
             "above 0"
         )
     return reward
-
-
-def check_prompts(rollout, items) -> None:
-    """Raise ValueError if a prompt of the items' first turn cannot be used whole."""
-    for item in items:
-        for agent in rollout.speakers(item, 0):
-            prompt = rollout.task.observe(agent, item, [])
-            try:
-                rollout.encode(agent, item, prompt)
-            except ValueError as error:
-                error.add_note(f"(agent {agent}, item {item!r:.300})")
-                raise

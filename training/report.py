@@ -11,7 +11,7 @@ from policies.memory import halving
 from policies.model_names import located
 from training.held_out import sample_record, shown
 from training.metrics import group_measures, memory_gib
-from training.run_folder import read_summary
+from training.run_folder import read_json
 
 CARD = """\
 ---
@@ -112,7 +112,7 @@ def model_card(record: dict, agent: int, reward: str, summary: dict) -> str:
 
 def report(directory: Path) -> str:
     """Return the short report at the end of a run."""
-    summary = read_summary(directory)
+    summary = read_json(directory, "summary.json")
     before = summary["before"]
     after = summary["after"]
     minutes = summary["seconds"] / 60

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from policies.model_names import EMBEDDED, fingerprint, recorded_name
+from training.items import digest
 
 try:
     import fcntl
@@ -127,7 +128,7 @@ def state(directory: Path) -> str:
     with contextlib.suppress(OSError), (directory / "lock").open("r+b") as file:
         if not take_lock(file, fcntl.LOCK_SH):  # two readers may ask at once
             return "running"
-    return "finished" if read_summary(directory) else "unfinished"
+    return "finished" if read_json(directory, "summary.json") else "unfinished"
 
 
 def json_text(value, indent: int | None = 1) -> str:
@@ -160,6 +161,12 @@ def read_records(path: Path) -> list[dict]:
         return list(map(json.loads, lines))
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error!r:.200})") from error
+
+
+def read_json(directory: Path, name: str) -> dict:
+    """Return the object in a JSON file of a run, {} without a file."""
+    path = directory / name
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
 
 
 def read_args(directory: Path) -> dict:
@@ -203,24 +210,6 @@ def make_record(earlier: dict, args, splits: dict[str, list], scorer) -> dict:
         if new not in record[name]:
             record[name].append(new)
     return record | {"args": flags}
-
-
-def digest(items: list[dict]) -> str:
-    """Return a hash of a split's items, in their order."""
-    text = json.dumps(items, sort_keys=True, default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def check_items(record: dict, split: str, items: list[dict]) -> None:
-    """Raise ValueError if these are not the items that a run had in a split.
-
-    The problems of another list may be those that the agents were trained on.
-    """
-    if record["items"][split] != digest(items):
-        raise ValueError(
-            f"the items of {split} are not those that the run was trained with: --data has other "
-            "rows, or the task does not return the same list each time (the order of a set changes)"
-        )
 
 
 def code_version(flags: dict) -> str:
@@ -287,9 +276,3 @@ def cut_back(directory: Path, max_steps: int) -> int:
     # A finished run that goes on is unfinished. Its summary was of the end before.
     (directory / "summary.json").unlink(missing_ok=True)
     return done
-
-
-def read_summary(directory: Path) -> dict:
-    """Return a run's summary.json, {} before its end."""
-    path = directory / "summary.json"
-    return json.loads(path.read_text("utf-8")) if path.is_file() else {}

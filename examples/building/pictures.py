@@ -14,7 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from examples.building.blocks import SIDE, target
 from examples.building.tasks import Build
-from training.run_folder import read_summary
+from training.run_folder import read_json
 
 COLORS = {"red": "#a01f36", "green": "#3f9c74", "pink": "#f7b8d4", "tan": "#cfa766"}
 HATCHES = ("///", "...", "---", "|||")  # of the agents: stripes, dots, bars, posts
@@ -24,7 +24,7 @@ def draw_run(directory: Path) -> None:
     """Write build.png: the target, and what the team built before and after its training."""
     task = Build()
     item = task.items("test")[0]
-    records = read_summary(directory)["example"].values()
+    records = read_json(directory, "summary.json")["example"].values()
     figure = Figure((6.6, 2.7), layout="constrained")
     axes = figure.add_subplot(1, 3, 1, title="target")
     paint(axes, {cell: (block, None) for cell, block in target(item).items()}, set())

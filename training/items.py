@@ -1,0 +1,35 @@
+"""Check the items of a task: that a run knows them, and that their prompts can be used."""
+
+import hashlib
+import json
+
+
+def digest(items: list[dict]) -> str:
+    """Return a hash of a split's items, in their order."""
+    text = json.dumps(items, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_items(record: dict, split: str, items: list[dict]) -> None:
+    """Raise ValueError if these are not the items that a run had in a split.
+
+    record: the run's args.json. The problems of another list may be those that the agents were
+    trained on.
+    """
+    if record["items"][split] != digest(items):
+        raise ValueError(
+            f"the items of {split} are not those that the run was trained with: --data has other "
+            "rows, or the task does not return the same list each time (the order of a set changes)"
+        )
+
+
+def check_prompts(rollout, items) -> None:
+    """Raise ValueError if a prompt of the items' first turn cannot be used whole."""
+    for item in items:
+        for agent in rollout.speakers(item, 0):
+            prompt = rollout.task.observe(agent, item, [])
+            try:
+                rollout.encode(agent, item, prompt)
+            except ValueError as error:
+                error.add_note(f"(agent {agent}, item {item!r:.300})")
+                raise
