@@ -141,7 +141,9 @@ def test_what_a_reward_returns_is_checked(returns, want, file):
         assert want in (None, *scorer(joints))
 
 
-@pytest.mark.parametrize(("texts", "error"), [("ab", "not 'ab'"), (["a"], r"2 texts, not \['a'\]")])
+@pytest.mark.parametrize(
+    ("texts", "error"), [("ab", "not 'ab'"), (None, "not None"), (["a"], r"2 texts, not \['a'\]")]
+)
 def test_feedback_of_another_length_is_refused(texts, error, file):
     task = make_task(options(f"{file}:Mine"))
     scorer = Scorer(find_reward(task))

@@ -80,7 +80,7 @@ class Scorer:
             if next_item is None:  # at the end nobody would read the feedback, which may be costly
                 return None, []
             feedback = task.feedback(item, texts)
-            if isinstance(feedback, str) or len(feedback) != len(texts):
+            if not isinstance(feedback, (list, tuple)) or len(feedback) != len(texts):
                 raise ValueError(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
             return next_item, feedback
 
