@@ -204,8 +204,8 @@ def optimism_weight(step: int, start: float, total: int) -> float:
 # 2. The rollout (steps 1 to 4).
 #    Keep two things in an ablation:
 #    - An agent's observation is made only from the item, its own history and the feedback
-#      (Rollout.act, Rollout.next_turn). This makes the team decentralised: a partner's text reaches
-#      an agent only if the task puts it into the item (advance) or into the feedback.
+#      (Rollout.observe, Rollout.next_turn). This makes the team decentralised: a partner's text
+#      reaches an agent only if the task puts it into the item (advance) or into the feedback.
 #    - Every random number is a function of a node's key. This makes resuming exact.
 #    Change this for an ablation: which joint responses are scored (score_joints) and played on
 #    (next_turn). The held-out evaluation uses the same scores, so shape rewards in set_advantages.
@@ -276,7 +276,8 @@ class Rollout:
     """Plays a batch of problems.
 
     `task` is the user's (tasks.py). `reward` scores many joint responses, [(item, texts)], and
-    returns the parts of each (training/reward_runner.py). The task's functions run in its threads.
+    returns the parts of each (training/reward_runner.py). `advance` and `feedback` run in its
+    threads.
     """
 
     def __init__(self, team: Team, task, reward: Callable, episode: Episode):

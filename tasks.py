@@ -189,7 +189,7 @@ class Coop(CodeTask):
     @staticmethod
     def model(agents: int) -> str | None:
         """Return the model for three and more agents, trained on their problems."""
-        return str(Path(__file__).parent / "tiny/many") if agents > 2 else None
+        return "tiny/many" if agents > 2 else None
 
     def items(self, split: str) -> list[dict]:
         problems = Path(__file__).parent / f"tiny/coop-{min(max(self.num_agents, 2), 4)}.jsonl.gz"

@@ -40,8 +40,8 @@ SIZE = at_least(int, 0)
 SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
 TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
-# With --resume these may change: no step made so far depends on them, except one in which an
-# episode ended at --max-prompt-tokens.
+# With --resume these may change. The steps made so far keep the schedule of the --max-steps before,
+# and the episodes that ended at --max-prompt-tokens.
 MAY_CHANGE = {"max_steps", "max_prompt_tokens"}
 ASIDE = {"resume", "device", "dry_run"}  # these say nothing of a run
 HEADINGS = {  # of --help, by their first flag
@@ -103,7 +103,7 @@ class Args:
         SIZE,
     )
     bits: int | None = optional(
-        "bits per weight of the frozen model (16 on a GPU that computes in bf16, else 32)",
+        "bits per weight of the frozen model (16 on a GPU with bf16, but 32 for tiny; else 32)",
         int,
         choices=(32, 16, 8, 4),
     )
@@ -223,7 +223,7 @@ class Args:
     warmup_steps: int = flag(0, "number of steps in which the learning rate rises to --lr", SIZE)
     precision: str = flag(  # 16-mixed scales the loss, and clipping would see it
         "32-true",
-        "number format for --lora-rank 0; with adapters, --bits sets it",
+        "number format of training with --lora-rank 0; --bits sets it for adapters",
         choices=("32-true", "bf16-mixed"),
     )
     engine: list[str] | None = optional(

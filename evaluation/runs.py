@@ -43,7 +43,7 @@ def read_runs(names: list[str]) -> DataFrame:
         played = rows[re.sub(PART, "return", name)].notna()
         rows.loc[known & played, name] = rows[name].fillna(0.0)
     for _, tables in rewards["steps"]:
-        parts = concat([*tables]).filter(regex=PART).columns
+        parts = concat([*tables]).filter(regex=f"^{PART}").columns
         for steps in tables:
             steps[parts] = steps.reindex(columns=parts).fillna(0.0)
     return rows

@@ -121,7 +121,7 @@ def mean_gap(base: SharedModel) -> float:
     """Return the mean difference in nats between the ways to run a base.
 
     A few tokens have log-probabilities when the base samples them, when it scores them, and when
-    it scores each text alone, by transformers' forward pass.
+    it scores each text as a row of its own, by transformers' forward pass.
     """
     agent = base.agents[0]
     prompts = [(5, 3, 9, 4), (7, 2)]  # any tokens

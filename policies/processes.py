@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import pickle
+import traceback
 
 import torch
 import torch.distributed as dist
@@ -48,11 +49,12 @@ def play(rollout, items: list[dict], key: tuple, sampling, play) -> list[list]:
     error = None
     try:
         key = (*key[:3], key[3] + own.start)
-        own_items = items[own.start : own.stop]
-        turns = rollout(own_items, key, sampling, play)
+        turns = rollout(items[own.start : own.stop], key, sampling, play)
         for node in itertools.chain(*turns):
             node.problem += own.start
     except BaseException as raised:  # also Stopped, which is not an Exception
+        # Its copy has no traceback: the line says where it was raised.
+        raised.add_note(traceback.format_exc(-1).splitlines()[1])
         error = _sendable(raised)
     played = []
     for share, failure in gather((turns, error)):

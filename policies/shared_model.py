@@ -57,7 +57,7 @@ class SharedModel(nn.Module):
         self.lora = options.lora_rank > 0
         # Whether texts run side by side, with padding, positions and a mask. Else one by one.
         self.takes_masks = True
-        # Another way to `prefill` and to compute `token_logps`; policies/fast/ sets it.
+        # Another way to decode (`rows`) and to compute `token_logps`; policies/fast/ sets it.
         self.fast: Any = None
         self.engine: Any = None  # the server that samples, with --engine; engine.py sets it
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
@@ -118,7 +118,10 @@ class SharedModel(nn.Module):
         self.checkpointing = True
 
     def run_one_by_one(self) -> None:
-        """Run one text after the other from now on, by transformers' own forward pass."""
+        """Decode one text after the other from now on, and score each as a row of its own.
+
+        Both by transformers' own forward pass, without its masks.
+        """
         self.takes_masks = False
         self.fast = None
 

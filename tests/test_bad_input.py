@@ -13,15 +13,7 @@ import time
 
 import helpers
 import pytest
-from helpers import (
-    ROOT,
-    SMALL,
-    copied_model,
-    edit_json,
-    output_of,
-    started,
-    train_run,
-)
+from helpers import ROOT, SMALL, copied_model, edit_json, output_of, started, train_run
 from safetensors.torch import load_file, save_file
 
 import eval as evaluation
@@ -46,13 +38,18 @@ def whole(tmp_path_factory):
     model = copied_model(folder / "model")
     train_run(folder / "run", SMALL, "--max-steps 2 --model", model)
     shutil.copytree(folder / "run", folder / "run2")
-    (folder / "taken").mkdir()
-    (folder / "taken/file").touch()
-    (folder / "adapter").mkdir()
-    (folder / "adapter/adapter_config.json").touch()
-    (folder / "twice.args").write_text("--model a\n--model b")
-    (folder / "mine.py").write_text(TASK)
-    (folder / "none.py").write_text(NO_ITEMS)
+    files = {
+        "taken/file": "",
+        "adapter/adapter_config.json": "",
+        "twice.args": "--model a\n--model b",
+        "quote.args": "--task-arg text=don't",
+        "mine.py": TASK,
+        "none.py": NO_ITEMS,
+    }
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
     return folder
 
 
@@ -101,6 +98,7 @@ train --lr nan                                  --lr: 'nan' is not: float in [0,
 train --advantage maxrl                         invalid choice: 'maxrl' (choose from 'mean',
 train --model a b c                             --model names 3 for 2 agents
 train @twice.args                               --model is given twice
+train @quote.args                               --task-arg text=don't: No closing quotation
 train --freeze 2                                --freeze: the agents are 0 to 1
 train --freeze 0 1                              one has to learn
 train --init nowhere                            --init nowhere: there is no run and no agent
@@ -256,11 +254,7 @@ SPOILED = [  # what is done, the command, what is named
     (weights(without_norm), MODEL, "lacks its weights model.norm.weight"),
     (cut("model/model.safetensors"), MODEL, "it needs config.json, tokenizer and safetensors"),
     (no_eos, MODEL, "no end-of-sequence token: set eos_token in its tokenizer"),
-    (
-        template,
-        f"{MODEL} --chat-template --template-arg think=1",
-        "the model's chat template",
-    ),
+    (template, f"{MODEL} --chat-template --template-arg think=1", "the model's chat template"),
     (OTHER, f"{MODEL} --init run", "the model model is not what"),
     (scaled, "train --init run", "'use_rslora': True, 'alpha_pattern': {'q': 8}}"),
     (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "metrics.jsonl is damaged"),

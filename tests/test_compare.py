@@ -181,17 +181,19 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
     figures = []
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *args, **_: figures.append(args))
     write(tmp_path, "a0")
-    steps = [{"return": 0.4}, {"return": 0.5, "reward/bonus": 0.3}]
+    steps = [{"return": 0.4}, {"return": 0.5, "reward/bonus": 0.3, "dev/reward/bonus": 0.3}]
     write_run(tmp_path / "a1", 1, steps, max_steps=[5])  # it goes on
-    compare(tmp_path, metrics=["return", "before/return", "reward/bonus"], out="x.pdf")
+    metrics = ["return", "before/return", "reward/bonus", "dev/reward/bonus"]
+    compare(tmp_path, metrics=metrics, out="x.pdf")
     figure, name = figures[0]
-    returns, bonus = figure.axes
+    returns, *parts = figure.axes
     (line,) = returns.get_lines()
     assert (name, line.get_label()) == ("x.pdf", "all")
     assert line.get_xydata().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.3)]]
     edges = returns.collections[0].get_paths()[0].vertices[:, 1]  # of the band
     assert (min(edges), max(edges)) == pytest.approx((0, 0.5))  # the error is half the gap, 0.2
-    assert bonus.get_lines()[0].get_ydata().tolist() == [0, 0.15]  # a0 has never earned it
+    drawn = [axes.get_lines()[0].get_ydata().tolist() for axes in parts]
+    assert drawn == [[0, 0.15], [0.3]]  # a0 has never earned it, nor been evaluated
 
 
 def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):

@@ -18,15 +18,7 @@ import time
 
 import pytest
 import torch
-from helpers import (
-    checkpoint_of,
-    read_json,
-    refused,
-    resume,
-    run_eval,
-    started,
-    train_run,
-)
+from helpers import checkpoint_of, read_json, refused, resume, run_eval, started, train_run
 from test_train import assert_same_run, command
 
 import train

@@ -7,25 +7,8 @@ import shutil
 import statistics
 
 import pytest
-from helpers import (
-    args_of,
-    assert_close,
-    edit_args,
-    read_json,
-    refused_by_eval,
-    run_eval,
-    watch,
-)
-from test_magrpo import (
-    Echo,
-    long_answers,
-    make,
-    moved,
-    rewarding,
-    small_team,
-    snapshot,
-    step,
-)
+from helpers import args_of, assert_close, edit_args, read_json, refused_by_eval, run_eval, watch
+from test_magrpo import Echo, long_answers, make, moved, rewarding, small_team, snapshot, step
 from test_train import MOVING, adapters, run
 
 from policies.team import Team
@@ -229,11 +212,7 @@ def test_equal_joint_responses_to_a_problem_are_scored_once():
 
 @pytest.mark.parametrize(
     ("bases", "argv"),
-    [
-        (None, "--kl-coef 0.1"),
-        ([[0], [1]], "--turns 2 --branching chain"),
-        (None, "--lora-rank 0"),
-    ],
+    [(None, "--kl-coef 0.1"), ([[0], [1]], "--turns 2 --branching chain"), (None, "--lora-rank 0")],
 )
 def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):
     """Whoever learns takes the step that it would take beside a partner that learns."""

@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 import train
-from training.plugins import (
-    ROOT,
-    find_reward,
-    make_task,
-    plug_in,
-    resolve,
-)
+from training.plugins import ROOT, find_reward, make_task, plug_in, resolve
 from training.reward_runner import Scorer
 from training.run_folder import json_lines
 

@@ -170,10 +170,11 @@ def test_the_same_command_goes_on(trained, tmp_path, capsys):
     path = shutil.copytree(trained, tmp_path / "run")
     flags = f"{SMALL} {MOVING} --run {path}"
     assert "has another --seed (0, and not 1)" in refused(capsys, flags, "--seed 1")
-    (path / "summary.json").unlink()
+    (path / "summary.json").rename(path / "eval.json")
     train.main(words(flags))
     assert read_json(path / "summary.json")["after"] == read_json(trained / "summary.json")["after"]
     before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    assert path / "eval.json" not in before  # it was of the agents before
     train.main(words(flags))
     assert capsys.readouterr().out.endswith(f"{path} is finished: 2 steps\n")
     assert before == {file: file.stat().st_mtime_ns for file in path.rglob("*")}

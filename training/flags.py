@@ -61,7 +61,10 @@ class Parser(argparse.ArgumentParser):
             add_field(group, field, field.default)
 
     def convert_arg_line_to_args(self, line):
-        return shlex.split(line, comments=True)
+        try:
+            return shlex.split(line, comments=True)
+        except ValueError as error:  # an apostrophe
+            self.error(f"{line}: {error}")
 
     def _read_args_from_files(self, strings):
         """Refuse a flag of several values that one place gives twice.

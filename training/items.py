@@ -19,7 +19,8 @@ def check_items(record: dict, split: str, items: list[dict]) -> None:
     if record["items"][split] != digest(items):
         raise ValueError(
             f"the items of {split} are not those that the run was trained with: --data has other "
-            "rows, or the task does not return the same list each time (the order of a set changes)"
+            "rows, --num-agents changes them, or the task does not return the same list each time "
+            "(the order of a set changes)"
         )
 
 

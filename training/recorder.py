@@ -192,6 +192,7 @@ class Recorder(L.Callback):
             card = model_card(self.record, agent, module.rollout.task.reward, self.summary)
             write_whole(self.directory / f"agents/{agent}/README.md", card)
         head = {"steps": module.global_step, "seconds": time.perf_counter() - self.start}
+        (self.directory / "eval.json").unlink(missing_ok=True)  # it was of the agents before
         write_whole(self.directory / "summary.json", json_text(head | self.summary))
 
     def test(self, trainer, module, when: str) -> None:

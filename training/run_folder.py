@@ -221,7 +221,7 @@ def code_version(flags: dict) -> str:
     answer = subprocess.run(CODE_VERSION, shell=True, cwd=ROOT, capture_output=True)
     commit, _, changes = answer.stdout.partition(b"\n")
     for name in (flags["task"], flags["reward"]):
-        file = Path((name or "").partition(":")[0])
+        file = ROOT / (name or "").partition(":")[0]
         if file.suffix == ".py" and file.is_file():
             changes += file.read_bytes()
     name = commit.decode() or "no-commit"
@@ -273,6 +273,7 @@ def cut_back(directory: Path, max_steps: int) -> int:
         path = directory / name
         records = [record for record in read_records(path) if record["step"] < done]
         write_whole(path, json_lines(records))
-    # A finished run that goes on is unfinished. Its summary was of the end before.
-    (directory / "summary.json").unlink(missing_ok=True)
+    # A finished run that goes on is unfinished. Its summary and evaluation were of the end before.
+    for name in ("summary.json", "eval.json"):
+        (directory / name).unlink(missing_ok=True)
     return done

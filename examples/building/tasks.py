@@ -10,7 +10,6 @@ in our words. examples/building/README.md has the differences.
 import itertools
 import random
 import re
-from pathlib import Path
 from typing import ClassVar
 
 from examples.building import blocks, houses, letters, rewards
@@ -90,7 +89,7 @@ class Build(Building):
     rules = staticmethod(blocks.rules)
     sizes: ClassVar = {"train": 2000, "dev": 100, "test": 100}
     # The warm start of any number of agents.
-    model = str(Path(__file__).resolve().parents[2] / "tiny" / "build")
+    model = "tiny/build"
 
     def problems(self, split):
         for number, rectangles in enumerate(blocks.problems(split)):

@@ -218,12 +218,7 @@ EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
         (ledger.found, LEDGER, ["101, 9", ""], "0.4 0 0"),  # a half is right, a third is named
         (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], "1 -0.1 1"),
         (messages.find, {"door": (3, 7)}, ["3 7", "3 7"], ""),
-        (
-            messages.find,
-            {"door": (3, 7), "sent": ["3", ""]},
-            ["3, 7 or 9", "so 3 7"],
-            "1 -0.0005",
-        ),
+        (messages.find, {"door": (3, 7), "sent": ["3", ""]}, ["3, 7 or 9", "so 3 7"], "1 -0.0005"),
         (tools.answer, {"answer": 1234}, ["<python>1", ""], ""),
         (tools.answer, SUM, ["", "So 1,234."], "1 -0.018 1 1"),
         (tools.answer, SUM, ["", "1234 or 7"], "0 0 0 1"),

@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import (
-    assert_same_gradients,
-    of_a_cpu,
-    small_base,
-    watch,
-)
+from helpers import assert_same_gradients, of_a_cpu, small_base, watch
 
 sys.path.append(str(Path(__file__).parents[1]))
 from test_policies import (

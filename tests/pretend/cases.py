@@ -9,17 +9,7 @@ import sys
 import card
 import pytest
 import torch
-from helpers import (
-    ROOT,
-    output_of,
-    resume,
-    rounding,
-    run_eval,
-    small_base,
-    train_run,
-    watch,
-    words,
-)
+from helpers import ROOT, output_of, resume, rounding, run_eval, small_base, train_run, watch, words
 from test_policies import gradients, small_kind
 from test_train import assert_same_run
 
