@@ -239,12 +239,14 @@ def table(args: Namespace) -> str:
     if args.csv:
         from pandas import DataFrame
 
-        rows = DataFrame.from_dict(methods, orient="index")
+        rows = DataFrame(methods).T
         rows.to_csv(args.csv, index_label="method")
     for run in filter(None, args.runs):
         start = prefix(args, run)
-        labels = [label for label in methods if label.startswith(start)]
-        own = {label.removeprefix(start): methods[label] for label in labels}
+        own = {}
+        for label in methods:
+            if label.startswith(start):
+                own[label.removeprefix(start)] = methods[label]
         text = run_folder.json_text({"settings": settings, "methods": own})
         run_folder.write_whole(run / "eval.json", text)
     head = ", ".join(f"{name} {value}" for name, value in settings.items())

@@ -170,6 +170,7 @@ def code_paper(item: dict, responses: list[str]) -> Scores:
     """Return the paper's reward, 0 to 4. Its weaknesses are kept, such as "aux(" in a comment."""
     team = team_parts(item, responses)
     scores = levels_of(item, team, lambda part: bool(re.search(r"return\s", part.raw)))
+    del scores["metric/coop"], scores["metric/load_bearing"]  # it does not measure them
     *helpers, main = team
     written = team[main].raw
     call = rf"\b({'|'.join(helpers)})\s*\("

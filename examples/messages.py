@@ -6,7 +6,8 @@
 
 At the first turn each friend writes a message. At the second each answers and sees the partner's
 message. The first two numbers of a response are the floor and the room where its author goes. Each
-friend who finds the door earns half. A message is cut after LIMIT characters, and each costs COST.
+friend who finds the door earns half. A message is cut after LIMIT characters. Each character costs
+half of COST.
 
 Told, who read the partner's number itself, are the upper bound. Deaf, who read a zero, are the
 lower bound. Dev and test have pairs of their own.
@@ -17,7 +18,7 @@ import re
 from examples.rendezvous import CAFES, MAP, ROLES, pairs
 
 LIMIT = 48  # characters of a message
-COST = 0.001  # of each character, for the team
+COST = 0.001  # of a character in both messages
 FIRST = "numbers greater than {}"
 
 

@@ -80,7 +80,7 @@ class MBPPPro(HumanEval):
         return f"{TEAM}\n\n{partner}\n\nYour function:\n\n{statement}\n\n{answer}"
 
     def ask(self, text: str) -> dict:
-        fields = "helpers, statements, entry_point and prompt"
+        fields = "helpers, statements, entry_point, prompt and tests"
         raise ValueError(f"ask of this task takes an item as JSON, with {fields}")
 
 

@@ -21,9 +21,6 @@ class InTurn:
 
     reward = f"{__file__}:paid_last"
 
-    def items(self, split):
-        return [item | {"texts": []} for item in super().items(split)]
-
     def speakers(self, item, turn):
         if turn == self.num_agents:
             raise ValueError(f"this pipeline ends after --turns {turn}")
@@ -31,7 +28,7 @@ class InTurn:
 
     def observe(self, agent, item, history):
         prompt = super().observe(agent, item, [])
-        for author, text in reversed(list(enumerate(item["texts"]))):
+        for author, text in reversed(list(enumerate(item.get("texts", ())))):
             prompt = f"# agent {author} wrote\n{text.rstrip()}\n{prompt}"
         return prompt
 
@@ -52,7 +49,8 @@ class Sequential(InTurn, Coop):
 
 def written(item, responses):
     """Return the texts of all turns so far. This turn's author is the next agent."""
-    return [*item["texts"], responses[len(item["texts"])]]
+    texts = item.get("texts", [])
+    return [*texts, responses[len(texts)]]
 
 
 def paid_last(item, responses):

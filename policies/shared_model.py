@@ -63,9 +63,7 @@ class SharedModel(nn.Module):
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
         # Nats that rounding does not reach between log-probabilities of two ways to run it.
         exact = model.dtype == torch.float32 and not self.int8
-        self.noise = NOISE_16
-        if exact:
-            self.noise = NOISE
+        self.noise = NOISE if exact else NOISE_16
         self.checkpointing = False  # whether the update always uses gradient checkpointing
         self.recomputing = False  # whether it does now
         self.halved = 0  # how often memory ran out (policies/memory.py)

@@ -24,7 +24,9 @@ def draw_run(directory: Path) -> None:
     """Write build.png: the target, and what the team built before and after its training."""
     task = Build()
     item = task.items("test")[0]
-    records = read_json(directory, "summary.json")["example"].values()
+    records = read_json(directory, "summary.json").get("example", {}).values()
+    if not records:
+        raise SystemExit(f"{directory} has no held-out example: it is not finished, or played none")
     figure = Figure((6.6, 2.7), layout="constrained")
     axes = figure.add_subplot(1, 3, 1, title="target")
     paint(axes, {cell: (block, None) for cell, block in target(item).items()}, set())

@@ -1,6 +1,6 @@
 """ClassEval (Du et al. 2023, arXiv 2308.01861): a class that several agents write together.
 
-python train.py @recipes/coder.args --task examples.classeval.classeval.ClassEval
+python train.py --task examples/classeval/classeval.py:ClassEval --data FILE --model MODEL
 """
 
 import functools

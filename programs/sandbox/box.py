@@ -13,11 +13,11 @@ The runner runs the tests. The function under test is a stub in the runner. It s
 to the candidate and gets the answer back as plain built-in values. The candidate never sees a test
 or an expected value. It can reach nothing but the two pipes on which it answers.
 
-Answers and arguments are copies of at most 1 MiB. A test sees no change that a function makes to
-its arguments. These types are copied: None, bool, int, float, complex, str, bytes, bytearray, list,
-tuple, set, frozenset, dict, range, Decimal, Fraction, deque and Counter. An instance of a subclass
-arrives as its base value. Any other object stays in the candidate. It can be called and iterated,
-its attributes can be read and set, and it equals nothing.
+Answers and arguments are copies. An answer has at most 1 MiB. A test sees no change that a function
+makes to its arguments. These types are copied: None, bool, int, float, complex, str, bytes,
+bytearray, list, tuple, set, frozenset, dict, range, Decimal, Fraction, deque and Counter. An
+instance of a subclass arrives as its base value. Any other object stays in the candidate. It can be
+called and iterated, its attributes can be read and set, and it equals nothing.
 
 A test sees one name of the program, `entry_point`. The program's globals last from test to test,
 until a hang or a crash.
