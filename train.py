@@ -103,7 +103,7 @@ class Args:
         SIZE,
     )
     bits: int | None = optional(
-        "bits per weight of the frozen model (16 on a GPU with bf16, but 32 for tiny; else 32)",
+        "bits per weight of the frozen model (16 on a GPU with bf16, else 32; embedded models: 32)",
         int,
         choices=(32, 16, 8, 4),
     )
