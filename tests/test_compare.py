@@ -165,13 +165,16 @@ def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted
     for name, seed in itertools.product("abc", range(2)):
         reward = {"b": "other"}.get(name)  # its evaluation is by the reward of the rest
         run = write(tmp_path, f"{name}{seed}", seed, normalize=name, reward=reward)
-        methods = {"trained": {"pass@1": 0.5 + seed / 10, "n": 3}, "naive": {"return": 0}}
+        methods = {"trained": {"pass@1": 0.5 + seed / 10}, "naive": {"return": 0}}
         (run / "eval.json").write_text("{}")
         edit_json(run / "eval.json", settings={"items": 9 if name == "c" else 5}, methods=methods)
     table = table_of(tmp_path, "eval/trained/pass@1", "eval/naive/return")
     other = table.loc["mean", "reward None, normalize c", "eval/trained/pass@1"]
     assert other["mean"] == pytest.approx(0.55)
     assert table.loc["difference"]["count"].tolist() == [2, 0, 2, 0]
+    edit_json(run / "eval.json", settings={"items": 5})
+    with pytest.raises(ValueError, match="the runs of reward None, normalize c in one way"):
+        table_of(tmp_path, "eval/naive/return")
 
 
 # --- what is written ------------------------------------------------------------------------------

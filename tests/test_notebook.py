@@ -2,14 +2,13 @@
 
 import copy
 import re
-from pathlib import Path
 
 import nbclient
 import nbformat
 import pytest
+from helpers import ROOT
 
-NOTEBOOK = Path(__file__).resolve().parent.parent / "teaching.ipynb"
-STORED = nbformat.read(NOTEBOOK, as_version=4)
+STORED = nbformat.read(ROOT / "teaching.ipynb", as_version=4)
 
 
 def printed(cells):
@@ -24,7 +23,7 @@ def printed(cells):
 def test_every_cell_runs_and_its_claims_hold(fast, monkeypatch):
     notebook = copy.deepcopy(STORED)
     monkeypatch.setenv("MAGRPO_FAST", fast)
-    place = {"metadata": {"path": str(NOTEBOOK.parent)}}
+    place = {"metadata": {"path": str(ROOT)}}
     nbclient.NotebookClient(notebook, timeout=600, resources=place).execute()
     text = printed(notebook.cells)
     assert "largest difference" in text

@@ -34,8 +34,8 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     file = tmp_path / "x.args"
     file.write_text(f"{FLAGS}\n")
     one = tmp_path / "one"
-    argv = f"train.py @{file} --max-new-tokens 12 --run {one}"
-    monkeypatch.setattr(sys, "argv", argv.split())
+    argv = f"train.py @{file} --max-new-tokens 12 --run {one}".split()
+    monkeypatch.setattr(sys, "argv", argv)
     train_with(1, 1, *sys.argv[1:])
     record = read_json(one / "args.json")
     python, script, *again = shlex.split(*record["commands"])
@@ -46,4 +46,3 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     remade = read_json(two / "args.json")
     assert record["args"] | {"run": str(two)} == remade["args"]
     assert remade["bases"] == record["bases"]
-    assert all(record["bases"].values())
