@@ -146,7 +146,8 @@ def compare(names: list[str], by, metrics, csv, latex, out) -> str:
     check("--metric", metrics, [*measures, *steps])
     metrics = list(dict.fromkeys(metrics or METRICS))
     if any(metric.startswith("eval/") for metric in metrics):
-        ways = rows.groupby("group")["evaluated"].nunique()
+        played = rows[rows["evaluated"] != "None"]
+        ways = played.groupby("group")["evaluated"].nunique()
         for group in ways.index[ways > 1]:
             raise ValueError(f"evaluate the runs of {group} in one way: eval.py --run RUN ...")
     if out:

@@ -30,12 +30,12 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
     """Return the held-out returns by the run of agent 0 and the run of its partners."""
     flags = [train.recorded_flags(find_run(name)) for name in names]
     for other in flags:
-        for name in other.keys() - {"lr", "max_steps", *ASIDE}:
+        for name in other.keys() - {"lr", "max_steps", "engine", *ASIDE}:
             if other[name] != flags[0].get(name):
                 raise ValueError(f"the runs differ in --{name.replace('_', '-')}")
     if flags[0]["share"]:
         raise ValueError("--share: one policy for all agents has no partners to exchange")
-    player = Player(train.Args(**flags[0]))
+    player = Player(train.Args(**flags[0] | {"engine": None}))
     items = list(player.task.items("test"))[:limit]
     weights = {}
     for name in names:

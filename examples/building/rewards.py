@@ -71,9 +71,6 @@ def least_share(rules):
     The limits of material decide. If one agent's material suffices for everything, it is 1 / 2n for
     n agents. If it suffices for what earlier turns left, it is 0: any agent may finish alone.
     """
-    agents = len(rules.palettes)
-    if agents == 1:
-        return 1.0
     unfinished = rules.target.keys() - build(rules, []).correct()
     counts = Counter(rules.target[cell] for cell in unfinished)
     alone = 0  # cells that one agent's material suffices for
@@ -82,7 +79,7 @@ def least_share(rules):
     alone = min(alone, rules.material.get("", alone))
     share = (counts.total() - alone) / len(rules.target)
     if share == 0 and not rules.standing:
-        return 1 / (2 * agents)
+        return 1 / (2 * len(rules.palettes))
     return share
 
 

@@ -24,9 +24,7 @@ markdown, no other text. Everything else is invalid.
 """
 _SECOND = "You write after agent 1, and your commands overwrite its: choose a reasonable part.\n"
 _AGAIN = "The world is empty again: write everything that should stand, not only what is new."
-_POSITIONS = """\
-The target's cells are {cells}. Choose about half of them, some {half}, no two of yours side by \
-side. You may write {limit} commands, with """
+_HALF = "Choose about half of them, some {}, no two of yours side by side. "
 _SPIDERS = """\
 There are {count} spiders, with attacks of {attacks}, {total} in all; you have {points} hit \
 points. To kill the spiders, write exactly one line: /kill"""
@@ -160,11 +158,10 @@ class StrBuild(Building):
     def feedback(self, item, responses):
         """Return all cells of the target, and what the agent may write."""
         rules = self.rules(item, len(responses))
-        text = _POSITIONS.format(
-            cells=", ".join(map(str, rules.target)),
-            half=len(rules.target) // 2,
-            limit=rules.max_commands,
-        )
+        text = f"The target's cells are {', '.join(map(str, rules.target))}. "
+        if len(responses) == 2:
+            text += _HALF.format(len(rules.target) // 2)
+        text += f"You may write {rules.max_commands} commands, with "
         return [f"{text}{', '.join(sorted(palette))}." for palette in rules.palettes]
 
 
