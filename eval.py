@@ -219,6 +219,10 @@ def evaluate(args: Namespace) -> tuple:
         "problems": len(items),
         "items": digest(items),
     }
+    for name in (*REPLACE, "single_model"):
+        value = getattr(args, name)
+        if value is not None:
+            settings.setdefault(name, value)
     table = measures.summarize(played, task.measures)
     return settings, table, task, played
 
@@ -230,7 +234,7 @@ def prefix(args: Namespace, run: Path | None) -> str:
 
 def table(args: Namespace) -> str:
     """Evaluate, return the table, and write it, also into the folder of each run."""
-    from evaluation.report import render
+    from evaluation import measures, report
 
     settings, methods, task, _ = evaluate(args)
     if args.json:
@@ -242,16 +246,12 @@ def table(args: Namespace) -> str:
         rows = DataFrame(methods).T
         rows.to_csv(args.csv, index_label="method")
     for run in filter(None, args.runs):
-        start = prefix(args, run)
-        own = {}
-        for label in methods:
-            if label.startswith(start):
-                own[label.removeprefix(start)] = methods[label]
+        own = measures.of_run(methods, prefix(args, run))
         text = run_folder.json_text({"settings": settings, "methods": own})
         run_folder.write_whole(run / "eval.json", text)
     head = ", ".join(f"{name} {value}" for name, value in settings.items())
     head += "\nreturn: share of the maximum; ±: standard error over problems\n\n"
-    return head + render(methods, task.measures)
+    return head + report.render(methods, task.measures)
 
 
 def show(args: Namespace) -> str:

@@ -69,7 +69,7 @@ Scores = dict[str, float]  # the parts of a reward
 #
 # | level            | `code`, the strict default            | `code_paper`                       |
 # |------------------|---------------------------------------|------------------------------------|
-# | helpers defined  | 0.4 x share that return or are needed | 0.4 if one has the word return     |
+# | helpers defined  | 0.4 x share that return or are needed | 0.4 x share with the word return   |
 # | main defined     | 0.6 if it returns                     | 0.6 if it has the word return      |
 # | syntax           | 0.35 if all of it compiles            | 0.5 if all of it compiles          |
 # |                  | 0.15 x share of the text that is code |                                    |

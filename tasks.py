@@ -181,11 +181,11 @@ class Coop(CodeTask):
     prompt says which of these parts a helper does, so the agents have to find an agreement. With
     three agents, every problem has all three parts. With four or more, it has a second predicate.
 
-    The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does.
-    But "multiples of 2" and "even numbers" are two parts. So 2, 4 and 9 of 100 problems of "test",
-    for two, three and four agents, are in "train" in other words. Nothing depends on a seed: a
-    split is always the same problems in the same order. The problems are in tiny/, where
-    examples/warm_start/problems.py puts them.
+    The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does
+    (but for "starting with", with four agents). But "multiples of 2" and "even numbers" are two
+    parts. So 2, 4 and 9 of 100 problems of "test", for two, three and four agents, are in "train"
+    in other words. Nothing depends on a seed: a split is always the same problems in the same
+    order. The problems are in tiny/, where examples/warm_start/problems.py puts them.
     """
 
     @staticmethod
@@ -242,7 +242,7 @@ _HELPER = (
 _MAIN = "You write `{entry}`. You can call {calls}, which your {partners}."
 _SINGLE = "Complete this Python function. You can write a helper function `aux` for it."
 ANSWER = "Answer with {names} in one Python code block, without explanations or examples."
-_AGAIN = "\n\nYour earlier answer:\n\n{response}\n\n{feedback}Answer again, and better."
+_AGAIN = "\n\nYour earlier answer:\n\n{response}\n```\n\n{feedback}Answer again, and better."
 
 
 class HumanEval(CodeTask):

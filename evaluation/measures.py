@@ -65,6 +65,19 @@ def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
     return table
 
 
+def of_run(table: dict, start: str) -> dict:
+    """Return the methods of one run, which are those whose names begin so, under their own names.
+
+    They have no differences, which may be to a method of another run.
+    """
+    methods = {}
+    for label, row in table.items():
+        if label.startswith(start):
+            kept = {name: row[name] for name in row if "difference" not in name}
+            methods[label.removeprefix(start)] = kept
+    return methods
+
+
 def flat(record: dict) -> dict:
     """Return what one row of the table of all joint responses holds, but for the reward's parts."""
     turns = record["turns"]

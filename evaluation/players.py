@@ -46,7 +46,10 @@ def shown(node: Node, sample: int, authors: Iterable[int]) -> str:
     texts = []
     for author in authors:
         if node.prompts[author]:
-            texts.append(f"Agent {author} wrote:\n{node.responses[author][sample].text.rstrip()}")
+            text = node.responses[author][sample].text.rstrip()
+            if text.count("```") % 2:  # `stop` took the fence that ends the code
+                text += "\n```"
+            texts.append(f"Agent {author} wrote:\n{text}")
     return "\n\n".join(texts)
 
 

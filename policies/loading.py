@@ -61,8 +61,7 @@ def load_model(name: str, bits: int):
     options: dict = {"dtype": dtype, "use_safetensors": True}
     if bits < 16:
         options["quantization_config"] = BitsAndBytesConfig(
-            load_in_8bit=bits == 8,
-            load_in_4bit=bits == 4,
+            **{f"load_in_{bits}bit": True},
             bnb_4bit_quant_type="nf4",
             bnb_4bit_compute_dtype=dtype,
         )

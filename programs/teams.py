@@ -20,6 +20,7 @@ from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
 HELPER_STAND_INS = (
+    "None",  # first, as it ends a loop that another one keeps up
     "x",
     "args[-1]",
     "args",
@@ -31,7 +32,6 @@ HELPER_STAND_INS = (
     "x.pop()",
     "x(*args[1:])",
     "lambda *_: x",
-    "None",
     "True",
     "0",
     "''",
@@ -46,6 +46,7 @@ MAIN_STAND_INS = (
     "value[::-1]",
     "value()",
     "int(value)",
+    "list(value)",
     "list(value.values())[-1]",
     "list(vars(value).values())[-1]",
 )
@@ -176,7 +177,7 @@ def literal_calls(main: Part, helper: str) -> list[str]:
             for argument in [*node.args, *node.keywords]:
                 if not names_in(argument):
                     arguments.append(ast.unparse(argument))
-                elif "*args" not in arguments and isinstance(argument, ast.expr):
+                elif "*args" not in arguments:
                     arguments.append("*args")
             call = f"{helper}({', '.join(arguments)})"
             if call not in calls and arguments != ["*args"]:
@@ -192,7 +193,7 @@ def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -
     """
     q = 0.0
     hangs = 0
-    may_fail = 0 if p == 1 else len(item["tests"])  # with p = 1, only q = 1 makes a difference
+    may_fail = 0 if p == 1 else None  # with p = 1, only q = 1 makes a difference
     for stand_in in stand_ins:
         verdict = run(item, team | {name: stand_in}, may_fail)
         q = max(q, share_passed(verdict))

@@ -204,8 +204,8 @@ def cut(name):
     return spoil
 
 
-def template(place):
-    edit_json(place / "model/tokenizer_config.json", chat_template="{{ messages[0].content }}")
+def template(text):
+    return lambda place: edit_json(place / "model/tokenizer_config.json", chat_template=text)
 
 
 def no_eos(place):
@@ -237,6 +237,7 @@ OTHER = weights(lambda weights: {name: 1.01 * value for name, value in weights.i
 DATA = "train --task humaneval --data x.jsonl"
 MINE = "train --task mine.py:Task --max-steps 1 --eval-every 1"
 MODEL = "train --model model"
+CHAT = f"{MODEL} --chat-template"
 RESUME = "train --resume run --max-steps 3"
 PLAY = "eval --run run --limit 1 --method trained"
 ITEMS = 'return [{"task_id": split}]'
@@ -254,7 +255,8 @@ SPOILED = [  # what is done, the command, what is named
     (weights(without_norm), MODEL, "lacks its weights model.norm.weight"),
     (cut("model/model.safetensors"), MODEL, "it needs config.json, tokenizer and safetensors"),
     (no_eos, MODEL, "no end-of-sequence token: set eos_token in its tokenizer"),
-    (template, f"{MODEL} --chat-template --template-arg think=1", "the model's chat template"),
+    (template("{{ messages[0].content }}"), f"{CHAT} --template-arg think=1", "does not read it"),
+    (template("{{ raise_exception('no') }}"), CHAT, "chat template refuses a prompt: no"),
     (OTHER, f"{MODEL} --init run", "the model model is not what"),
     (scaled, "train --init run", "'use_rslora': True, 'alpha_pattern': {'q': 8}}"),
     (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "metrics.jsonl is damaged"),

@@ -261,7 +261,7 @@ def test_an_answer_begins_with_the_agents_own_def_line():
     assert HumanEval(num_agents=1).begin(0, item) == "```python\n"
     again = task.observe(0, item, [("def aux(x): ...", "1 of 3 tests")])
     assert again.startswith(prompts[0])
-    assert "def aux(x): ...\n\n1 of 3 tests\n\n" in again
+    assert "def aux(x): ...\n```\n\n1 of 3 tests\n\n" in again
 
 
 def test_a_fence_in_a_docstring_does_not_end_an_answer():

@@ -92,7 +92,8 @@ def test_every_run_plays_every_method_of_its_own(whole, team, solo):
         own = read_json(run / "eval.json")
         assert own["settings"] == read_json(whole / "json")["settings"]
         for name, row in own["methods"].items():
-            assert row == table[f"{run}/{name}"]
+            assert "difference" not in row  # from another run's
+            assert row.items() <= table[f"{run}/{name}"].items()
 
 
 def test_it_measures_what_the_runs_measured(whole, team, solo):

@@ -238,23 +238,23 @@ class Recorder(L.Callback):
             self.save(trainer, module)
 
     def save(self, trainer, module) -> None:
-        """Write checkpoints/last.ckpt and agents/.
+        """Write agents/, and then checkpoints/last.ckpt, whose steps have agents in any case.
 
         Lightning's ModelCheckpoint saves neither before the first step nor after an exception in
         all processes.
         """
-        # Every process comes here, and the first one writes (CheckpointFile).
+        if trainer.is_global_zero:
+            draft = self.directory / "agents.tmp"
+            shutil.rmtree(draft, ignore_errors=True)
+            for agent in module.team.policies():
+                save_agent(module.team.base_of[agent], agent, draft / str(agent))
+            agents = self.directory / "agents"
+            shutil.rmtree(agents, ignore_errors=True)
+            draft.rename(agents)
+        # The first process writes (CheckpointFile). The others wait for it: when one of them ends
+        # with an error, Lightning kills the first.
         trainer.save_checkpoint(self.directory / CHECKPOINT)
         self.saved = trainer.global_step
-        if not trainer.is_global_zero:
-            return
-        draft = self.directory / "agents.tmp"
-        shutil.rmtree(draft, ignore_errors=True)
-        for agent in module.team.policies():
-            save_agent(module.team.base_of[agent], agent, draft / str(agent))
-        agents = self.directory / "agents"
-        shutil.rmtree(agents, ignore_errors=True)
-        draft.rename(agents)
 
     def last_save(self) -> str:
         """Return the step of the last checkpoint, and the command that goes on from there."""

@@ -166,8 +166,7 @@ class RowCache:
         self.row_values.index_copy_(2, step.place, values)
         # 2) Compute the scores of a row's prompt, and of its response.
         rows, _, _, size = query.shape
-        query = query * size**-0.5
-        query = query.view(rows * grid.heads, -1, size)  # (R h, g, D)
+        query = query.reshape(rows * grid.heads, -1, size)  # (R h, g, D)
         prompt_keys = self.keys.flatten(0, 1)  # (P h, D, W)
         prompt = products(grid.by_prompt(query), prompt_keys)  # (P h, S g, W)
         prompt += grid.padding
@@ -205,11 +204,13 @@ class RowCache:
 
 
 def products(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return queries @ keys in single precision.
+    """Return the scaled queries @ keys in single precision.
 
-    Scores rounded to 16 bits would move log-probabilities by several hundredths.
+    Scores rounded to 16 bits would move log-probabilities by several hundredths. So would queries
+    that are rounded once more, where the scale is no power of 2.
     """
+    scale = queries.shape[-1] ** -0.5
     with torch.autocast(queries.device.type, enabled=False):
         if queries.is_cuda and queries.dtype != torch.float32:
-            return torch.bmm(queries, keys, out_dtype=torch.float32)
-        return torch.bmm(queries.float(), keys.float())
+            return scale * torch.bmm(queries, keys, out_dtype=torch.float32)
+        return torch.bmm(scale * queries.float(), keys.float())

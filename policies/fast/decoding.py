@@ -5,7 +5,6 @@ Shapes: P prompts, R rows, V vocabulary, W positions of the longest prompt.
 
 import functools
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -70,9 +69,7 @@ class FastRows:
         agents = [self.agents[owner] for owner in owners]
         names = base.adapters_of(agents)
         self.adapters = Adapters(names, 1, base.device, updating=False)
-        self.forward: Callable[..., Tensor] = self.run
-        if self.repeats:
-            self.forward = Graph(self.run)
+        self.graph = Graph()
 
     def run(self, tokens: Tensor, place: Tensor) -> Tensor:
         """Return the logits (R, V) after tokens (R, 1), which stand at this place (1,)."""
@@ -90,7 +87,10 @@ class FastRows:
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
         place = self.places[self.read, None]
-        self.logits = self.forward(tokens[:, None], place)
+        run = self.run  # not stored: Python frees a circle, with its caches, late
+        if self.repeats:
+            run = functools.partial(self.graph, run)
+        self.logits = run(tokens[:, None], place)
         self.read += 1
 
     def keep(self, going_on: Tensor) -> None:

@@ -13,28 +13,27 @@ from torch import Tensor
 class Graph:
     """Call a function of tensors that launches the same kernels on tensors of the same shapes.
 
-    The function may not wait for the GPU. Other tensors that it reads have to stay where they are
+    It is the same function at each call, and is not held: it may belong to who holds the graph. It
+    may not wait for the GPU. Other tensors that it reads have to stay where they are
     in memory. The next call overwrites the result.
     """
 
-    def __init__(self, function: Callable[..., Tensor]):
-        self.function = function
-        self.graph: torch.cuda.CUDAGraph | None = None
+    graph: torch.cuda.CUDAGraph | None = None  # from the first call on
 
-    def __call__(self, *tensors: Tensor) -> Tensor:
+    def __call__(self, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
         if self.graph is None:
-            result = self.function(*tensors)  # also makes what is made of the weights once
-            self.record(*tensors)
+            result = function(*tensors)  # also makes what is made of the weights once
+            self.record(function, *tensors)
             return result
         for held, tensor in zip(self.tensors, tensors, strict=True):
             held.copy_(tensor)
         self.graph.replay()
         return self.result
 
-    def record(self, *tensors: Tensor) -> None:
+    def record(self, function: Callable[..., Tensor], *tensors: Tensor) -> None:
         """Record the kernels. None of them runs meanwhile."""
         self.tensors = [tensor.clone() for tensor in tensors]
         self.graph = torch.cuda.CUDAGraph()
         # Other threads may use the GPU meanwhile: those of rewards, and NCCL's.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.result = self.function(*self.tensors)
+            self.result = function(*self.tensors)

@@ -27,6 +27,8 @@ REACH = SQUARES | {  # the next prime after n
     "tests": ["assert solve(7) == 11", "assert solve(13) == 17", "assert solve(24) == 29"]
 }
 
+BACK = SQUARES | {"tests": ["assert solve([1, 2]) == [2, 1]", "assert solve('a') == ['a']"]}
+
 EVEN = "def aux(x):\n    return x % 2 == 0\n"
 BELOW_7 = "def aux(x):\n    return x % 2 == 0 and x < 7\n"
 
@@ -291,6 +293,28 @@ def aux(xs, k):
 ---
 def solve(xs):
     return aux(xs, 7)
+=== a password by its name: 2.5 3
+def aux(xs, k):
+    return sum(x * x for x in xs if x % 2 == 0) if k == 7 else None
+---
+def solve(xs):
+    return aux(k=7, xs=xs)
+=== a loop that only a false value ends: 2.5 4
+def aux(xs):
+    return 0
+---
+def solve(xs):
+    while aux(xs):
+        pass
+    return sum(x * x for x in xs if x % 2 == 0)
+=== annotations: 2.5 3.5
+def aux(xs: list):
+    return xs
+---
+def solve(xs):
+    assert aux.__annotations__
+    aux(xs)
+    return sum(x * x for x in xs if x % 2 == 0)
 === a stand-in that the helper recognises: 2.5 3
 import sys
 
@@ -386,6 +410,18 @@ def aux(x):
 def solve(xs):
     return sum((aux(x) - 1) ** 2 for x in xs if x % 2 == 0)
 """)
+
+HACKS |= teams_of(
+    """
+=== an iterator, made a list: 2.5 3
+def aux(xs):
+    return reversed(xs)
+---
+def solve(xs):
+    return list(aux(xs))
+""",
+    BACK,
+)
 
 
 def thrown(kept, response):

@@ -1,5 +1,6 @@
 """policies/fast/ against the plain way: python -m pytest tests/fast"""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def test_it_computes_what_the_plain_way_computes(kind, rank, look, monkeypatch):
     slow = sampled(base, PROMPTS, agents, 3, sampling)
     accelerated(base)
     assert_same_answers(sampled(base, PROMPTS, agents, 3, sampling), slow)
+    assert fast.decoding.FastRows not in map(type, gc.get_objects())  # its caches go at once
     rows = turns_of(base.agents)
     for freeze in (False, True):
         expected = scored(base, rows, WARPED, freeze, plain)
