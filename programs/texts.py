@@ -112,10 +112,11 @@ def _runs(text: str) -> list[tuple[str, ...]]:
 
 def has_end(text: str) -> bool:
     """Return whether a text ends with a full stop of any script, and so was not cut off."""
-    last = text.rstrip().rstrip("\"')]»\u201d\u2019")[-1:]
-    if not last:
-        return False
-    return unicodedata.category(last) == "Po" and last not in ",;:%&@#*/\\"
+    for character in reversed(text.rstrip()):
+        kind = unicodedata.category(character)
+        if kind not in ("Pe", "Pf", "Pi") and character not in "\"'*_":  # they may follow it
+            return kind == "Po" and character not in ",;:%&@#/\\"
+    return False
 
 
 _LISTS = {}

@@ -171,7 +171,9 @@ def test_each_part_falls_for_what_it_is_about(task, size, longer):
         assert total(score(STRICT[task], source, nothing)) == 0
 
 
-@pytest.mark.parametrize("text", ["It works.", 'He said "no."', "Is it?", "End…", "完了。", "अंत।"])
+@pytest.mark.parametrize(
+    "text", ["It works.", 'He said "no."', "_Do._", "Is it?", "End…", "完了。」", "अंत।"]
+)
 def test_an_end_is_told_in_any_script(text):
     assert has_end(text)
     assert not has_end(text[:2] + ",")
