@@ -84,7 +84,8 @@ def measure(args) -> Iterator[tuple]:
     for rows in args.rows:
         args.prompts = rows // SAMPLES
         prompts = random_prompts(args, 0)
-        for name, graph in (("decode, no graph", lambda step: step), ("decode", Graph)):
+        plain = {"decode, no graph": lambda: lambda step, *tensors: step(*tensors)}
+        for name, graph in (plain | {"decode": Graph}).items():
             decoding.Graph = graph
             responses, *figures = timed(make_sampler(args, team.sample), prompts, 0)
             yield rows, name, *figures

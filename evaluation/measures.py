@@ -7,6 +7,7 @@ responses.
 """
 
 import math
+import re
 from collections.abc import Collection
 
 import numpy as np
@@ -66,15 +67,16 @@ def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
 
 
 def of_run(table: dict, start: str) -> dict:
-    """Return the methods of one run, which are those whose names begin so, under their own names.
+    """Return the methods of one run, whose labels are `start` and the method's name, by this name.
 
     They have no differences, which may be to a method of another run.
     """
     methods = {}
     for label, row in table.items():
-        if label.startswith(start):
-            kept = {name: row[name] for name in row if "difference" not in name}
-            methods[label.removeprefix(start)] = kept
+        method = label.rpartition("/")[2]
+        if label == start + method:
+            kept = [name for name in row if not re.fullmatch("(greedy/)?difference(_se)?", name)]
+            methods[method] = {name: row[name] for name in kept}
     return methods
 
 

@@ -385,7 +385,7 @@ def _reads(table: symtable.SymbolTable) -> frozenset[str]:
 
 
 _INSIDE = re.compile(
-    r"\b(?:__(?:annotations|closure|code|defaults|dict|globals|import|kwdefaults)__|_getframe|_current_frames|gi_frame|tb_frame)\b"
+    r"\b(?:__(?:annotations|closure|code|defaults|globals|import|kwdefaults)__|_getframe|_current_frames|gi_frame|tb_frame)\b"
     r"|[.'\"](?:__doc__|f_back|f_code)\b"
 )
 

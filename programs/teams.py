@@ -46,7 +46,7 @@ MAIN_STAND_INS = (
     "value[::-1]",
     "value()",
     "int(value)",
-    "list(value)",
+    "list(value if iter(value) is value else value[:])",  # a list of a set may sort it
     "list(value.values())[-1]",
     "list(vars(value).values())[-1]",
 )
@@ -63,7 +63,7 @@ def {name}(*args, **kwargs):
     return {expression}
 """
 
-MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; then no other is tried
+MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; no other is tried then
 
 Team = dict[str, Part]  # by the name of the function, the main function last
 box = Sandbox()  # one per process; its workers start with the first program

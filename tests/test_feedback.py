@@ -149,7 +149,7 @@ def hang_up(handler):
 
 
 def slow(handler):
-    time.sleep(0.6)
+    time.sleep(2.5)
     handler.answer(200, {})
 
 
@@ -166,7 +166,7 @@ def surroundings(tmp_path, monkeypatch):
 
 
 def ask(endpoint, responses=(AUX, MAIN)):
-    return Expert(endpoint.url, "big", timeout=0.4, retries=1)(ITEM, list(responses))
+    return Expert(endpoint.url, "big", timeout=2, retries=1)(ITEM, list(responses))
 
 
 def kept_answers(home):

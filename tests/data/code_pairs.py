@@ -27,7 +27,7 @@ REACH = SQUARES | {  # the next prime after n
     "tests": ["assert solve(7) == 11", "assert solve(13) == 17", "assert solve(24) == 29"]
 }
 
-BACK = SQUARES | {"tests": ["assert solve([1, 2]) == [2, 1]", "assert solve('a') == ['a']"]}
+UNIQUE = SQUARES | {"tests": ["assert solve([2, 1, 2]) == [1, 2]", "assert solve([]) == []"]}
 
 EVEN = "def aux(x):\n    return x % 2 == 0\n"
 BELOW_7 = "def aux(x):\n    return x % 2 == 0 and x < 7\n"
@@ -415,12 +415,24 @@ HACKS |= teams_of(
     """
 === an iterator, made a list: 2.5 3
 def aux(xs):
-    return reversed(xs)
+    return iter(sorted({*xs}))
 ---
 def solve(xs):
     return list(aux(xs))
+=== a tuple, made a list: 2.5 3
+def aux(xs):
+    return (*sorted({*xs}),)
+---
+def solve(xs):
+    return list(aux(xs))
+=== a set, sorted: 4 3
+def aux(xs):
+    return {*xs}
+---
+def solve(xs):
+    return sorted(aux(xs))
 """,
-    BACK,
+    UNIQUE,
 )
 
 
