@@ -106,7 +106,7 @@ def test_what_breaks_a_run_loses_no_step(
             train_run(path, FOUR)
     assert ended.value.code == status
     printed = "".join(capsys.readouterr())
-    for text in (said, f"is of step {kept}. Go on with:", f"train.py --resume {path}"):
+    for text in (said, f"Go on from step {kept} with:", f"train.py --resume {path}"):
         assert text in printed
     assert checkpoint_of(path)["global_step"] == kept
     assert not list(path.rglob("*.tmp"))

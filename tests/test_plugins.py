@@ -115,9 +115,9 @@ RETURNED = [  # what a reward returns: its parts, or what is wrong with it
     ("{'a': 0.2, 'agent/1': 0.6 + 1e-7, 'metric/b': 7}", None),  # by rounding
     ("float('nan')", "returned nan, which is not finite"),
     ("{'metric/a': float('inf')}", "not finite"),
-    ("{'a': float('nan'), 'metric/a': 1}", "not finite"),
     ("None", "returned None, which is neither a number nor a dict"),
     ("{'a': 'b'}", "neither a number"),
+    ("{0: 0.1}", "neither a number"),
     ("{'agent/2': 0.1}", "in a team of 2"),
     ("{'agent/01': 0.1}", "in a team of 2"),
 ]

@@ -26,7 +26,11 @@ def check_items(record: dict, split: str, items: list[dict]) -> None:
 
 def check_prompts(rollout, items) -> None:
     """Raise ValueError if a prompt of the items' first turn cannot be used whole."""
+    everyone = {*range(rollout.team.size)}
     for item in items:
+        named = rollout.task.speakers(item, 0)
+        if named is not None and (isinstance(named, int) or {*named} - everyone):
+            raise ValueError(f"speakers() gave {named!r}, not None or a list of {everyone}")
         for agent in rollout.speakers(item, 0):
             prompt = rollout.task.observe(agent, item, [])
             try:

@@ -105,7 +105,9 @@ def make_task(args) -> Task:
 
 def find_reward(task: Task):
     """Return the reward of the task, or of --reward if given."""
-    reward = resolve(str(task.reward), REWARDS, "reward", callable)
+    if not isinstance(task.reward, str):
+        raise ValueError(f"the task has no name of a reward, but {task.reward!r}: give --reward")
+    reward = resolve(task.reward, REWARDS, "reward", callable)
     if not 0 < getattr(reward, "maximum", 0) < math.inf:
         raise ValueError(
             f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "

@@ -257,9 +257,9 @@ class Recorder(L.Callback):
         self.saved = trainer.global_step
 
     def last_save(self) -> str:
-        """Return the step of the last checkpoint, and the command that goes on from there."""
+        """Return the command that goes on, and the step from which."""
         command = shlex.join(["python", "train.py", "--resume", str(self.directory)])
-        return f"The last checkpoint is of step {self.saved}. Go on with:\n  {command}"
+        return f"Go on from step {self.saved} with:\n  {command}"
 
     def append(self, name: str, records: list[dict]) -> None:
         with (self.directory / name).open("a", encoding="utf-8") as file:

@@ -56,9 +56,9 @@ class Scorer:
         value = self.reward(item, texts, *answers)
         parts = value if isinstance(value, dict) else {"reward": value}
         agents = len(texts)
-        strangers = {name for name in parts if name.startswith("agent/")}
-        strangers -= {f"agent/{agent}" for agent in range(agents)}
         try:
+            strangers = {name for name in parts if name.startswith("agent/")}
+            strangers -= {f"agent/{agent}" for agent in range(agents)}
             parts = {name: float(part) for name, part in parts.items()}
             if strangers:
                 problem = f"in a team of {agents}"
@@ -68,8 +68,8 @@ class Scorer:
                 problem = f"which is above its maximum of {self.maximum:g}"
             else:
                 return parts
-        except (TypeError, ValueError):
-            problem = "which is neither a number nor a dict of numbers"
+        except (AttributeError, TypeError, ValueError):
+            problem = "which is neither a number nor a dict of named numbers"
         raise ValueError(f"the reward returned {value!r}, {problem}")
 
     def outcomes(self, task, calls: list[tuple]) -> list[tuple]:
