@@ -20,10 +20,10 @@ from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
 HELPER_STAND_INS = (
-    "None",  # first, as it ends a loop that another one keeps up
     "x",
     "args[-1]",
     "args",
+    "None",  # so early, as it ends a loop that those above keep up
     "[x, x]",
     "(None, x)",
     "[x[:1], x[1:]]",
