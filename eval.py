@@ -234,9 +234,9 @@ def prefix(args: Namespace, run: Path | None) -> str:
 
 def table(args: Namespace) -> str:
     """Evaluate, return the table, and write it, also into the folder of each run."""
+    settings, methods, task, _ = evaluate(args)
     from evaluation import measures, report
 
-    settings, methods, task, _ = evaluate(args)
     if args.json:
         text = run_folder.json_text({"settings": settings, "methods": methods})
         args.json.write_text(text, "utf-8")
