@@ -338,7 +338,7 @@ class Rollout:
             episode.chat_template,
             episode.max_prompt_tokens,
             episode.max_new_tokens,
-            self.task.begin(agent, item) or "",
+            self.task.begin(agent, item),
         )
 
     def turn(self, node: Node) -> int:
@@ -366,7 +366,7 @@ class Rollout:
         for node in nodes:
             speakers = [agent for agent, prompt in enumerate(node.prompts) if prompt]
             asked += [(agent, node.prompts[agent]) for agent in speakers]
-            begun += [self.task.begin(agent, node.item) or "" for agent in speakers]
+            begun += [self.task.begin(agent, node.item) for agent in speakers]
             uniforms.append(self.uniforms(node, sampling)[speakers])
         uniforms = torch.from_numpy(np.concatenate(uniforms))
         answers = iter(self.team.sample(asked, uniforms, sampling, begun))

@@ -181,10 +181,10 @@ class Coop(CodeTask):
     prompt says which of these parts a helper does, so the agents have to find an agreement. With
     three agents, every problem has all three parts. With four or more, it has a second predicate.
 
-    The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does
-    (but for "starting with", with four agents). But "multiples of 2" and "even numbers" are two
-    parts. So 2, 4 and 9 of 100 problems of "test", for two, three and four agents, are in "train"
-    in other words. Nothing depends on a seed: a split is always the same problems in the same
+    The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does,
+    except "starting with" for four agents. "Multiples of 2" and "even numbers" count as two parts.
+    So 2, 4 and 9 of the 100 problems of "test", for two, three and four agents, are in "train" in
+    other words. Nothing depends on a seed: a split is always the same problems in the same
     order. The problems are in tiny/, where examples/warm_start/problems.py puts them.
     """
 

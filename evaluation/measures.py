@@ -67,9 +67,9 @@ def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
 
 
 def of_run(table: dict, start: str) -> dict:
-    """Return the methods of one run, whose labels are `start` and the method's name, by this name.
+    """Return the rows of one run by the method's name. A label is `start` and that name.
 
-    They have no differences, which may be to a method of another run.
+    Differences are left out, because they may be to a method of another run.
     """
     methods = {}
     for label, row in table.items():

@@ -88,7 +88,7 @@ class Sequential(Rollout):
                 prompt = below(earlier, node.observations[agent])
                 ids = self.encode(agent, node.item, prompt)
                 asked.append((agent, ids))
-                begun.append(self.task.begin(agent, node.item) or "")
+                begun.append(self.task.begin(agent, node.item))
             uniforms.append(self.uniforms(node, sampling)[agent])
         numbers = torch.from_numpy(np.concatenate(uniforms))
         answers = self.team.sample(asked, numbers[:, None], sampling, begun)

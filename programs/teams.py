@@ -63,7 +63,7 @@ def {name}(*args, **kwargs):
     return {expression}
 """
 
-MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; no other is tried then
+MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; then no other is tried
 
 Team = dict[str, Part]  # by the name of the function, the main function last
 box = Sandbox()  # one per process; its workers start with the first program

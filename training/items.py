@@ -25,15 +25,20 @@ def check_items(record: dict, split: str, items: list[dict]) -> None:
 
 
 def check_prompts(rollout, items) -> None:
-    """Raise ValueError if a prompt of the items' first turn cannot be used whole."""
+    """Raise ValueError if a prompt of the items' first turn cannot be used whole.
+
+    Also where `speakers` names no agents of the team, or `begin` gives no text.
+    """
     everyone = {*range(rollout.team.size)}
     for item in items:
         named = rollout.task.speakers(item, 0)
         if named is not None and (isinstance(named, int) or {*named} - everyone):
-            raise ValueError(f"speakers() gave {named!r}, not None or a list of {everyone}")
+            raise ValueError(f"speakers() gave {named!r}, not None or a list of agents {everyone}")
         for agent in rollout.speakers(item, 0):
             prompt = rollout.task.observe(agent, item, [])
             try:
+                if rollout.task.begin(agent, item) is None:
+                    raise ValueError("begin() gave None, not a text")
                 rollout.encode(agent, item, prompt)
             except ValueError as error:
                 error.add_note(f"(agent {agent}, item {item!r:.300})")

@@ -87,7 +87,8 @@ class FastRows:
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
         place = self.places[self.read, None]
-        run = self.run  # not stored: Python frees a circle, with its caches, late
+        # Not an attribute: a reference cycle would keep the caches until Python collects it.
+        run = self.run
         if self.repeats:
             run = functools.partial(self.graph, run)
         self.logits = run(tokens[:, None], place)

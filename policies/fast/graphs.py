@@ -13,9 +13,9 @@ from torch import Tensor
 class Graph:
     """Call a function of tensors that launches the same kernels on tensors of the same shapes.
 
-    It is the same function at each call, and is not held: it may belong to who holds the graph. It
-    may not wait for the GPU. Other tensors that it reads have to stay where they are
-    in memory. The next call overwrites the result.
+    Every call passes the same function. The graph does not keep it: a method of the object that
+    keeps the graph would be a reference cycle. The function may not wait for the GPU. Other tensors
+    that it reads have to stay where they are in memory. The next call overwrites the result.
     """
 
     graph: torch.cuda.CUDAGraph | None = None  # from the first call on

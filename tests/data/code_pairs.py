@@ -307,6 +307,14 @@ def solve(xs):
     while aux(xs):
         pass
     return sum(x * x for x in xs if x % 2 == 0)
+=== a hang where there are no numbers: 2.3 3.8
+def aux(xs):
+    return xs
+---
+def solve(xs):
+    while not xs:
+        pass
+    return sum(x * x for x in aux(xs) if x % 2 == 0)
 === annotations: 2.5 3.5
 def aux(xs: list):
     return xs
