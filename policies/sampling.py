@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-RANKED = 256  # number of the likeliest tokens that top-p sorts first
-MORE = 16  # how many times as many it sorts next, where they are too few
+RANKED = 64  # number of the likeliest tokens that top-p sorts first
+MORE = 32  # how many times as many it sorts next, where they are too few
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,21 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
     logits = logits.float()
     if sampling.temperature not in (0, 1):
         logits = logits / sampling.temperature
-    truncated = logits
+    least = None
     if 0 < sampling.top_k < logits.shape[-1]:
-        ranked = truncated.topk(sampling.top_k).values
+        ranked = logits.topk(sampling.top_k).values
         least = ranked[..., -1:]
-        truncated = truncated.masked_fill(truncated < least, -math.inf)
     if sampling.top_p < 1:
+        truncated = logits
+        if least is not None:
+            truncated = logits.masked_fill(logits < least, -math.inf)
         least = nucleus(truncated, sampling.top_p)
-        truncated = truncated.masked_fill(truncated < least, -math.inf)
-    if keep is None or truncated is logits:
-        return truncated
-    kept = logits.gather(-1, keep)
-    return truncated.scatter(-1, keep, kept)
+    if least is None:
+        return logits
+    outside = logits < least
+    if keep is not None:
+        outside.scatter_(-1, keep, False)
+    return logits.masked_fill(outside, -math.inf)
 
 
 def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
@@ -60,7 +63,7 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
     last of them belong to them.
 
     To sort a whole vocabulary costs more than all else that is done to its logits, and a few
-    hundred tokens nearly always hold the mass. So `count` tokens are ranked first, and more of them
+    dozen tokens nearly always hold the mass. So `count` tokens are ranked first, and more of them
     only in rows where these are too few.
     """
     known = logits.shape[-1]
