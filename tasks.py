@@ -182,10 +182,10 @@ class Coop(CodeTask):
     three agents, every problem has all three parts. With four or more, it has a second predicate.
 
     The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does,
-    except "starting with" for four agents. "Multiples of 2" and "even numbers" count as two parts.
-    So 2, 4 and 9 of the 100 problems of "test", for two, three and four agents, are in "train" in
-    other words. Nothing depends on a seed: a split is always the same problems in the same
-    order. The problems are in tiny/, where examples/warm_start/problems.py puts them.
+    except "starting with" for four agents. Two parts may mean the same, as "multiples of 2" and
+    "even numbers". So 7, 8 and 31 of the 100 problems of "test", for two, three and four agents,
+    are in "train" in other words. Nothing depends on a seed: a split is always the same problems in
+    the same order. The problems are in tiny/, where examples/warm_start/problems.py puts them.
     """
 
     @staticmethod

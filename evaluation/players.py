@@ -21,7 +21,7 @@ from magrpo import Episode, Node, Rollout, arrangement
 from policies.codec import Prompt
 from policies.decoding import SILENCE
 from policies.loading import device, load_agent
-from policies.model_names import TeamOptions
+from policies.model_names import TeamOptions, find_model
 from policies.sampling import Sampling
 from policies.team import Team
 from rewards import largest_return
@@ -192,6 +192,8 @@ def play_run(
 
     A baseline that fails is left out, unless --method names it.
     """
+    if match.single_model:
+        find_model(match.single_model)  # an error before any method plays
     player = Player(flags, run)
     scorer = player.scorer
     check_prompts(player.rollout(), items)

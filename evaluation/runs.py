@@ -17,7 +17,7 @@ from training.run_folder import ASIDE, read_args, read_json, read_records, run_f
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
 OTHERS = ["run", "state", "evaluated"]  # texts that are not traits
 UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
-PART = "(reward|metric|agent)/.*(?<!_se)$"
+PART = "(reward|metric|agent|scheme)/.*(?<!_se)$"
 METRICS = ["before/return", "return", "greedy/return"]
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -32,8 +32,8 @@ with standard errors and .95 intervals of Student's t"""
 def read_runs(names: list[str]) -> DataFrame:
     """Return a row for each run.
 
-    A part of the reward that a run or a step lacks is 0 there if a run with the same reward has it:
-    it was never earned. Otherwise it is missing.
+    A part of the reward, or a scheme, that a run or a step lacks is 0 there if a run with the same
+    reward has it: it never occurred. Otherwise it is missing.
     """
     runs = list(map(read_run, run_folders(names)))
     rows = json_normalize(runs, sep="/")
@@ -143,7 +143,8 @@ def compare(names: list[str], by, metrics, csv, latex, out) -> str:
     rows = group_runs(read_runs(names), by)
     steps = concat(rows["steps"].to_dict())  # by group, seed and step
     measures = rows.select_dtypes("number")
-    check("--metric", metrics, [*measures, *steps])
+    curves = steps if out else ()
+    check("--metric", metrics, [*measures, *curves])
     metrics = list(dict.fromkeys(metrics or METRICS))
     if any(metric.startswith("eval/") for metric in metrics):
         played = rows[rows["evaluated"] != "None"]
@@ -176,8 +177,8 @@ def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
 
     What is of other problems or of another unit is not subtracted.
     """
-    first = rows.iloc[0]
-    group, _ = first.name  # and its seed
+    group, _ = rows.index[0]  # and its seed
+    partners = rows.loc[group].reindex(rows.index, level="seed")
     gaps = values.sub(values.loc[group], level="seed")
     for metric in values:
         unit = ["items", "eval-limit"]
@@ -185,7 +186,7 @@ def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
             unit = ["evaluated"]  # with the reward of eval.py --reward, for example
         elif re.search("(^|/)(return$|reward/|agent/)", metric):
             unit += UNIT
-        same = (rows[unit] == first[unit]).all(axis=1)
+        same = (rows[unit] == partners[unit]).all(axis=1)
         gaps[metric] = gaps[metric].where(same)
     return gaps.drop(group, level="group")
 

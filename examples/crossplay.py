@@ -33,8 +33,8 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
         for name in other.keys() - {"lr", "max_steps", "engine", *ASIDE}:
             if other[name] != flags[0].get(name):
                 raise ValueError(f"the runs differ in --{name.replace('_', '-')}")
-    if flags[0]["share"]:
-        raise ValueError("--share: one policy for all agents has no partners to exchange")
+    if flags[0]["share"] or flags[0]["num_agents"] == 1:
+        raise ValueError("one policy, of one agent or by --share, has no partners to exchange")
     player = Player(train.Args(**flags[0] | {"engine": None}))
     items = list(player.task.items("test"))[:limit]
     weights = {}

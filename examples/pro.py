@@ -102,8 +102,9 @@ def pro_item(row: dict) -> dict:
     holds the name of the base function, and `statements` the text of both problems. A statement is
     a comment and the function's first lines. Raise ValueError, which says what is wrong.
     """
-    row = row | {"id": str(row.get("id"))}
-    check_texts(row, "raw_problem raw_solution new_problem new_solution test_code")
+    if "id" in row:
+        row = row | {"id": str(row["id"])}  # a number in MBPP Pro
+    check_texts(row, "id raw_problem raw_solution new_problem new_solution test_code")
     base = row["raw_problem"] + row["raw_solution"]
     harder = row["new_problem"] + row["new_solution"]
     tests = parsed(row["test_code"])
@@ -143,9 +144,9 @@ def _harder_statement(source: str, entry: ast.FunctionDef, row: dict) -> str:
     above = source.split("\n")[: entry.lineno - 1]
     comments = [line for line in above if line.startswith("#")]
     body = ast.Expr(ast.Constant(...))
-    document = entry.body[0]
-    if ast.get_docstring(entry) and ast.unparse(document).strip('"')[:40] in row["new_problem"]:
-        body = document
+    document = ast.get_docstring(entry, clean=False)
+    if document and document[:40] in row["new_problem"]:
+        body = entry.body[0]
     return "\n".join([*comments, ast.unparse(stub(entry, body))])
 
 

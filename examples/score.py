@@ -38,6 +38,9 @@ def score(argv: list[str]) -> list[dict]:
         scorer.base = load_base(options.model[0], [0], team).to(device())
         scorer.chat = options.chat_template
     rows = [row for _, row in file_rows(args.file)]
+    for row in rows:
+        if not isinstance(row.get("responses"), list) or not row["responses"]:
+            raise ValueError(f"{args.file}: field 'responses' has to be a list of texts")
     try:
         scores = scorer([(row["item"], row["responses"]) for row in rows])
     except KeyError as error:

@@ -124,8 +124,8 @@ def answer(item, responses):
     """
     if "called" not in item:
         return {}
-    numbers = re.findall(r"-?\d+", responses[1].replace(",", ""))
-    exact = float(numbers[-1:] == [str(item["answer"])])
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", responses[1].replace(",", ""))
+    exact = float(bool(numbers) and float(numbers[-1]) == item["answer"])
     written = len(item["called"]) + len(responses[1])
     return {
         "exact": exact,

@@ -29,7 +29,10 @@ class InTurn:
     def observe(self, agent, item, history):
         prompt = super().observe(agent, item, [])
         for author, text in reversed(list(enumerate(item.get("texts", ())))):
-            prompt = f"# agent {author} wrote\n{text.rstrip()}\n{prompt}"
+            text = text.rstrip()
+            if text.count("```") % 2:  # `stop` took the fence that ends the code
+                text += "\n```"
+            prompt = f"# agent {author} wrote\n{text}\n{prompt}"
         return prompt
 
     def advance(self, item, responses):

@@ -197,7 +197,7 @@ refused_by_eval = functools.partial(refused, program=evaluation)
 
 
 def read_json(path):
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(path.read_text("utf-8"))
 
 
 def checkpoint_of(run):
@@ -205,11 +205,11 @@ def checkpoint_of(run):
 
 
 def write_lines(path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
 
 
 def edit_json(path, **changes):
-    path.write_text(json.dumps(read_json(path) | changes), encoding="utf-8")
+    path.write_text(json.dumps(read_json(path) | changes), "utf-8")
 
 
 def args_of(run):
@@ -306,7 +306,7 @@ pay.maximum = 9.0
 def world(folder):
     """Write the plug-in into a folder. Return the flags that play two turns of it."""
     file = folder / "world.py"
-    file.write_text(WORLD, encoding="utf-8")
+    file.write_text(WORLD, "utf-8")
     return f"--task {file}:World --reward {file}:pay --turns 2"
 
 

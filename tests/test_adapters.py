@@ -82,7 +82,7 @@ def test_a_stored_quantised_model_has_its_own_bits(tmp_path, capsys):
 
 def test_a_task_may_name_its_model(capsys):
     source = "from tasks import Coop\nclass Mine(Coop):\n    model = '{}'\n"
-    Path("mine.py").write_text(source.format("tiny/half"), encoding="utf-8")
+    Path("mine.py").write_text(source.format("tiny/half"), "utf-8")
     args = flags("--task mine.py:Mine")
     assert args.model == [f"{TINY}/half"] * 2
     assert args.lr == [3e-3] * 2

@@ -272,7 +272,7 @@ SPOILED = [  # what is done, the command, what is named
         "items of train are not",
     ),
     (cut("run/args.json"), RESUME, "run/args.json is damaged (JSONDecodeError("),
-    (text("run/args.json", "{}"), RESUME, "run/args.json is damaged (KeyError('args'))"),
+    (text("run/args.json", "{}"), RESUME, "run/args.json is damaged: it has no args"),
     (removed("model"), RESUME, "is no folder"),
     (removed("run/agents"), PLAY, "cannot load agent 0"),
     (cut("run/agents/1/adapter_model.safetensors"), PLAY, "cannot load agent 1"),

@@ -84,7 +84,7 @@ def test_threads_spin_for_a_moment_or_as_the_user_says(entry, given, count):
 def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
     """A folder of a model may say it."""
     Path("ours").mkdir()
-    Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}', encoding="utf-8")
+    Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}', "utf-8")
     assert train.parse(argv.split()).lr == [rate] * 2
 
 

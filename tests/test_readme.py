@@ -15,13 +15,14 @@ import eval as evaluation
 import train
 from rewards import code, total
 from tasks import Coop
+from training.report import NEXT
 
 README = (ROOT / "README.md").read_text()
 RESULTS = sorted((ROOT / "docs/results").glob("*.md"))
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *RESULTS]
 PAGES += [*ROOT.glob("[br]e*/README.md"), *(ROOT / "examples").glob("*/README.md")]
-TEXT = "\n".join([*(page.read_text() for page in PAGES), train.__doc__, evaluation.__doc__])
-COMMANDS = sorted(set(re.findall(r"python (?:train|eval)\.py[^`\n#|;]*", TEXT)))
+TEXT = "\n".join([*(page.read_text() for page in PAGES), train.__doc__, evaluation.__doc__, NEXT])
+COMMANDS = sorted(set(re.findall(r"python (?:train|eval)\.py[^`\n#|;(]*", TEXT)))
 PLUGIN = "my_task.py"
 WRITTEN = (PLUGIN, "file.py", "pipeline.py", "my_rewards.py")  # by the reader
 MADE = ("runs/", "checkpoints/", "agents/")  # by a run
@@ -51,7 +52,7 @@ def test_every_link_and_file_is_there(page):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_understood(command, monkeypatch):
     monkeypatch.chdir(ROOT)
-    command = re.sub(r"\$s|\{\}", "0", command.replace("$a", "mean"))
+    command = re.sub(r"\$s|\{\w*\}", "0", command.replace("$a", "mean"))
     script, *argv = shlex.split(command)[1:]
     # --resume and plug-ins of the reader need files, and the median its diff: they are run below.
     if {"--help", "--resume", "[table]"} & {*argv} or any(
@@ -98,8 +99,8 @@ def test_the_task_of_the_docs_is_played_and_its_agent_is_loaded(trained, capsys)
     [using] = blocks(TEXT, "PeftModel")
     [command] = [command for command in COMMANDS if "--dry-run" in command and PLUGIN in command]
     Path("tiny").symlink_to(ROOT / "tiny")  # as in the project's folder
-    Path(PLUGIN).write_text(source, encoding="utf-8")
-    Path("words.jsonl").write_text('{"word": "cat"}\n' * 5, encoding="utf-8")
+    Path(PLUGIN).write_text(source, "utf-8")
+    Path("words.jsonl").write_text('{"word": "cat"}\n' * 5, "utf-8")
     small = "--batch-size 2 --num-generations 2 --max-new-tokens 8"
     train.main([*shlex.split(command)[2:], *small.split()])
     exec(using.replace("runs/coop-1", str(trained)), {})

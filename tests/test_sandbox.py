@@ -119,7 +119,7 @@ def state():
         "children": family(os.getpid()),
         # What attacks would call loot, where names are the whole machine's:
         "shared memory": os.path.exists("/dev/shm/loot"),
-        "sockets": "loot" in Path("/proc/net/unix").read_text(encoding="utf-8"),
+        "sockets": "loot" in Path("/proc/net/unix").read_text("utf-8"),
     }
 
 
@@ -540,7 +540,7 @@ def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
             assert os.getsid(process.pid) != os.getsid(0)
             assert os.getpgid(process.pid) == runner.pid
             assert process.num_fds() <= most
-            status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+            status = Path(f"/proc/{process.pid}/status").read_text("utf-8")
             for line in ("NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0{16}", "CapPrm:\t0{16}"):
                 assert re.search(line, status)
             with contextlib.suppress(psutil.AccessDenied):
@@ -603,7 +603,7 @@ def test_it_holds_for_an_ordinary_user():
         os.chmod(folder, 0o777)
         shutil.copy(programs.__file__, folder)
         shutil.copytree(ROOT, f"{folder}/programs/sandbox")
-        Path(folder, "secret.txt").write_text("treasure", encoding="utf-8")
+        Path(folder, "secret.txt").write_text("treasure", "utf-8")
         command = [python, "-B", "-c", AS_NOBODY, folder]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, **nobody)
         assert not os.path.exists(f"{folder}/loot")

@@ -84,7 +84,7 @@ def test_runs_are_found_by_name_folder_or_glob(tmp_path, capsys):
     """A folder of runs stands for them. A glob's other files are no runs."""
     for name in ("runs/b", "runs/a", "else/c"):
         Path(name).mkdir(parents=True)
-        Path(name, "args.json").write_text('{"args": {"num_agents": 2}}', encoding="utf-8")
+        Path(name, "args.json").write_text('{"args": {"num_agents": 2}}', "utf-8")
     Path("b").mkdir()  # some folder, and no run
     Path("runs/empty").mkdir()
     Path("runs/compare.png").touch()
@@ -114,14 +114,14 @@ def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, caps
     template = "{% set form = '%Y-%m-' ~ '%d' %}{{ strftime_now(form) }} {{ messages[0].content }}"
     edit_json(model / "tokenizer_config.json", chat_template=template)
     file = Path("mine.py")
-    file.write_text(PLUG_IN.replace("COUNT", "0"), encoding="utf-8")
+    file.write_text(PLUG_IN.replace("COUNT", "0"), "utf-8")
     flags = f"--model {model} --chat-template --task mine.py:Task --reward mine.py:short"
     monkeypatch.setattr(sys, "argv", ["train.py", "--max-steps", "1"])
     path = run(tmp_path / "run", "--max-steps 1 --lr 0.01", flags)
     record = read_json(path / "args.json")
     assert record["code"] == [code_version(record["args"])]
     assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
-    file.write_text(PLUG_IN.replace("COUNT", "-999999"), encoding="utf-8")
+    file.write_text(PLUG_IN.replace("COUNT", "-999999"), "utf-8")
     other = code_version(record["args"])
     edit_json(path / "args.json", date="1999-12-31T00:00:00")
     capsys.readouterr()

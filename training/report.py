@@ -28,7 +28,7 @@ all of them. Its return on held-out problems, as a share of the maximum, was {be
 """
 NEXT = """
 curves:    tensorboard --logdir {run}  (with --logger tensorboard, the default)
-ask:       python eval.py ask --run {run} "a problem in your words, or an item as JSON"
+ask:       python eval.py ask "a problem in your words, or an item as JSON" --run {run}
 show:      python eval.py show --run {run}
 table:     python eval.py --run {run}
 page:      python eval.py page {run}

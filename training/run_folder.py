@@ -157,16 +157,21 @@ def read_records(path: Path) -> list[dict]:
     if not path.exists():
         return []
     *lines, _ = path.read_text("utf-8", "replace").split("\n")
-    try:
-        return list(map(json.loads, lines))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error!r:.200})") from error
+    return [parse(line, path) for line in lines]
 
 
 def read_json(directory: Path, name: str) -> dict:
     """Return the object in a JSON file of a run, {} without a file."""
     path = directory / name
-    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return parse(path.read_text("utf-8"), path) if path.is_file() else {}
+
+
+def parse(text: str, path: Path) -> dict:
+    """Return the JSON object of a text that stands in this file."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error!r:.200})") from error
 
 
 def read_args(directory: Path) -> dict:
@@ -174,14 +179,13 @@ def read_args(directory: Path) -> dict:
 
     The embedded models have the names that every clone knows (model_names.recorded_name).
     """
-    path = directory / "args.json"
     if not is_run(directory):
-        raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
-    try:
-        record = json.loads(path.read_text("utf-8"))
-        record["args"]["model"]
-    except (ValueError, LookupError) as error:
-        raise ValueError(f"{path} is damaged ({error!r:.200})") from error
+        raise ValueError(
+            f"{directory}: there is no run (no {directory}/args.json); give a folder in runs/"
+        )
+    record = read_json(directory, "args.json")
+    if "args" not in record:
+        raise ValueError(f"{directory}/args.json is damaged: it has no args")
     return record
 
 

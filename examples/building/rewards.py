@@ -7,11 +7,11 @@ without that agent, divided by the share of the target that its partners cannot 
 
     reward = min( V(team), min_i (V(team) - V(team without i)) / least )
 
-"Without i" means that i writes nothing: the difference reward of Wolpert and Tumer (2002). A team
-with a silent agent, or with two that write the same list, earns 0. A team that divides the work in
-any way earns V. (Where material has no limit, two agents may divide it up to 3 to 1.) A cell of the
-target is correct if it holds the target's block. In strbuild that is any block that no neighbour
-has.
+"Without i" means that i writes nothing: the difference reward of Wolpert and Tumer (2002). At the
+first turn, a team with a silent agent, or with two that write the same list, earns 0. A team that
+divides the work in any way earns V. (Where material has no limit, two agents may divide it up to 3
+to 1.) A cell of the target is correct if it holds the target's block. In strbuild that is any block
+that no neighbour has.
 
 housebuild's spiders cost a tenth of the reward, or less if they do little damage, unless an agent
 writes /kill. A needless /kill costs a tenth, too: without spiders, or if the partner writes it.

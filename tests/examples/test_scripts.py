@@ -28,7 +28,7 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
     ("command", "named"),
     [
         ("score.py none.jsonl", "cannot read none.jsonl: No such file or directory"),
-        ("score.py rows.jsonl", "rows.jsonl: a line, or its item, has no field 'responses'"),
+        ("score.py rows.jsonl", "rows.jsonl: field 'responses' has to be a list of texts"),
         ("score.py items.jsonl", "items.jsonl: a line, or its item, has no field 'entry_point'"),
         ("crossplay.py", "the following arguments are required: runs"),
         ("crossplay.py nowhere", "nowhere: there is no run"),
