@@ -253,8 +253,8 @@ def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
 #
 # Sigmoids make fluent and grounded smooth, so that a weak model has a slope to climb.
 #
-# docs/rewards.md has the purpose of each part, its source, and the texts on which the
-# constants were chosen.
+# docs/rewards.md has the purpose of each part and its source, docs/results/real.md how the rewards
+# rank people's texts.
 # --------------------------------------------------------------------------------------------------
 
 FLUENT = (-7.0, 0.5)  # middle and width of its sigmoid, nats per token

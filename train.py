@@ -6,7 +6,7 @@ Examples:
   python train.py --resume runs/coop-1               # a run that was stopped goes on
   python train.py --run mine --seed 1                # the same command goes on, too
 
-A value in brackets is the default. --dry-run shows one batch of any command and writes nothing.
+A value in brackets is the default. --dry-run shows one batch of a new run and writes nothing.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 # With --resume these may change. The steps made so far keep the schedule of the --max-steps before,
 # and the episodes that ended at --max-prompt-tokens.
 MAY_CHANGE = {"max_steps", "max_prompt_tokens"}
-ASIDE = {"resume", "device", "dry_run"}  # these say nothing of a run
+ASIDE = {"resume", "device"}  # these say nothing of a run
 HEADINGS = {  # of --help, by their first flag
     "task": "problem",
     "model": "team",
@@ -78,7 +78,7 @@ class Args:
     turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
     feedback: str | None = optional("kind of feedback between turns, by the task's name for it")
     task_arg: dict | None = optional(
-        "arguments of the task's constructor, such as feedback_tests=3",
+        "arguments of the task's constructor, such as feedback_tests=3 for --feedback tests",
         assignment,
         nargs="+",
         metavar="NAME=VALUE",
@@ -291,7 +291,7 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
             raise ValueError(
                 f"{directory} has another --{name.replace('_', '-')} ({value}, and not {given}): "
                 "it goes on with its own flags, and --resume changes only "
-                "--max-steps, --max-prompt-tokens and --device"
+                "--max-steps, --max-prompt-tokens, --device and the URL of --engine"
             )
 
 

@@ -30,7 +30,8 @@ SIGNS = (
             and last["metric/pass"] >= 0.3
             and not last["metric/wrapper"] * 2 < last["metric/pass"] < last["metric/aux_called"] * 7
         ),
-        "more steps; the helper alone first, --freeze 1; --reward code; --joint cross",
+        "more steps; the helpers alone first (--freeze the last agent); --reward code; "
+        "--joint cross",
     ),
     (  # problems are solved from the start, and cooperation hardly ever earns anything
         "atomic problems",
@@ -50,13 +51,17 @@ SIGNS = (
     ),
     (
         "reward hacking (code)",
-        lambda first, last: rose_alone(last - first, "reward/cooperation", "reward/tests"),
-        "fewer steps; --reward code, whose bonus needs the tests; --kl-coef 0.02",
+        lambda first, last: (
+            rose_alone(last - first, "reward/cooperation", "reward/tests")
+            and not (last - first).get("metric/coop", 0) > 0.02  # a code reward measures it
+        ),
+        "fewer steps; --reward code, whose bonus needs the tests; --kl-coef 0.02, with adapters",
     ),
     (
         "reward hacking (text)",
         lambda first, last: rose_alone(last - first, "reward/coherence", "reward/consistency"),
-        "fewer steps; a reward that ties coherence to consistency; --kl-coef 0.02",
+        "fewer steps; a reward that ties coherence to consistency; --kl-coef 0.02, with adapters "
+        "and without --top-p and --top-k",
     ),
 )
 

@@ -4,8 +4,8 @@ import logging
 import os
 
 # Threads of GNU's OpenMP spin 300,000 times before they sleep. Beside other jobs that takes the
-# cores from the thread they wait for: docs/start.md has the seconds. OpenMP reads this when torch
-# is imported, and every program imports this package first. Other kinds of OpenMP ignore it.
+# cores from the thread they wait for. OpenMP reads this when torch is imported, and every program
+# imports this package first. Other kinds of OpenMP ignore it.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 

@@ -69,6 +69,7 @@ drop after feedback    not     turn_1/reward 1.4 3.6, mean_turns 2 2
 drop after feedback    not     turn_1/reward 1.0 2.4, mean_turns 1.4 1.4
 reward hacking (code)  SEEN    reward/tests 0.3 0.3
 reward hacking (code)  not     reward/tests 0.3 0.3, reward/cooperation 0.1 0.1
+reward hacking (code)  not     reward/tests 0.9 0.9, reward/cooperation 0.2 1.4, metric/coop 0.1 0.9
 reward hacking (text)  SEEN    reward/coherence 0.1 0.4, reward/consistency 0.2 0.2
 reward hacking (text)  not     reward/coherence 0.1 0.4, reward/consistency 0.2 0.6
 """

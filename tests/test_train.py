@@ -159,7 +159,7 @@ def test_a_run_writes_what_it_promises(trained, tmp_path):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
     card = (trained / "agents/1/README.md").read_text()
     both = (summary[when]["return"] for when in ("before", "after"))
-    assert "was {:.3f} before and\n{:.3f} after".format(*both) in card
+    assert "maximum: {:.3f} before, {:.3f} after".format(*both) in card
     moved = shutil.copytree(trained, tmp_path / "my run")
     assert f"train.py --resume '{moved}' --max" in report(moved)
     assert "max_steps: 2\n" in (moved / "hparams.yaml").read_text()

@@ -18,11 +18,12 @@ CARD = """\
 library_name: {library}
 tags: [magrpo]
 {hub}---
-# Agent {agent} of {num_agents}, trained on task {task}
+# Agent {agent} of {num_agents}, task {task}
 
-MAGRPO (arXiv 2508.04652) trained this agent from `{base}` with its team, with reward `{reward}` for
-all of them. Its return on held-out problems, as a share of the maximum, was {before} before and
-{after} after, sampled. The code was of commit {commit}. The commands:
+MAGRPO (arXiv 2508.04652) trained this agent's team from `{base}`, with reward `{reward}` for
+all of them. (--freeze, if it stands below, names agents that did not learn.) The return on
+held-out problems, sampled, as a share of the maximum: {before} before, {after} after. The code
+was of commit {commit}. The commands:
 
     {commands}
 """
