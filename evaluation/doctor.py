@@ -53,7 +53,7 @@ SIGNS = (
         "reward hacking (code)",
         lambda first, last: (
             rose_alone(last - first, "reward/cooperation", "reward/tests")
-            and not (last - first).get("metric/coop", 0) > 0.02  # a code reward measures it
+            and (last - first).get("metric/coop", 0) < 0.02  # not where they learned to cooperate
         ),
         "fewer steps; --reward code, whose bonus needs the tests; --kl-coef 0.02, with adapters",
     ),

@@ -24,6 +24,7 @@ from policies.loading import device, load_agent
 from policies.model_names import TeamOptions, find_model
 from policies.sampling import Sampling
 from policies.team import Team
+from programs.extraction import closed
 from rewards import largest_return
 from training import run_folder
 from training.acceleration import accelerate
@@ -46,9 +47,7 @@ def shown(node: Node, sample: int, authors: Iterable[int]) -> str:
     texts = []
     for author in authors:
         if node.prompts[author]:
-            text = node.responses[author][sample].text.rstrip()
-            if text.count("```") % 2:  # `stop` took the fence that ends the code
-                text += "\n```"
+            text = closed(node.responses[author][sample].text)
             texts.append(f"Agent {author} wrote:\n{text}")
     return "\n\n".join(texts)
 

@@ -143,8 +143,7 @@ def compare(names: list[str], by, metrics, csv, latex, out) -> str:
     rows = group_runs(read_runs(names), by)
     steps = concat(rows["steps"].to_dict())  # by group, seed and step
     measures = rows.select_dtypes("number")
-    curves = steps if out else ()
-    check("--metric", metrics, [*measures, *curves])
+    check("--metric", metrics, [*measures, *steps])
     metrics = list(dict.fromkeys(metrics or METRICS))
     if any(metric.startswith("eval/") for metric in metrics):
         played = rows[rows["evaluated"] != "None"]

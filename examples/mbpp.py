@@ -52,8 +52,6 @@ def mbpp_item(row: dict) -> dict:
     prompt = "\n".join(ast.unparse(node) for node in [*needed, described])
 
     imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
-    if not isinstance(imports, list) or not all(isinstance(line, str) for line in imports):
-        raise ValueError("'test_imports' has to be a list of texts, 'test_setup_code' a text")
     row |= {
         "prompt": prompt + "\n",
         "entry_point": function.name,

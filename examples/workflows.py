@@ -12,6 +12,7 @@ other problems of functions, combine it with another task:
 With --branching chain every agent is sampled as often as in a run without a pipeline.
 """
 
+from programs.extraction import closed
 from rewards import code
 from tasks import Coop
 
@@ -29,10 +30,7 @@ class InTurn:
     def observe(self, agent, item, history):
         prompt = super().observe(agent, item, [])
         for author, text in reversed(list(enumerate(item.get("texts", ())))):
-            text = text.rstrip()
-            if text.count("```") % 2:  # `stop` took the fence that ends the code
-                text += "\n```"
-            prompt = f"# agent {author} wrote\n{text}\n{prompt}"
+            prompt = f"# agent {author} wrote\n{closed(text)}\n{prompt}"
         return prompt
 
     def advance(self, item, responses):

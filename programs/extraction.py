@@ -1,7 +1,7 @@
 """Take a function out of a model's response, with the statements that run before and after it.
 
 The statements of the Python fence, or else of the text, run in their order, as at a prompt. One
-that raises is passed over (programs/sandbox/candidate.py). So does one that takes too long. Only
+that raises is passed over (programs/sandbox/candidate.py). So is one that takes too long. Only
 two decisions rest on the text: which statements are code, and whose function is whose. A statement
 that binds the name of a partner's function is left out.
 
@@ -256,6 +256,14 @@ def share_of(text: str, kept: frozenset[int]) -> float:
 def characters(text: str) -> int:
     """Return the number of characters without white space and code fences."""
     return len("".join("".join(segment for _, segment in _segments(text)).split()))
+
+
+def closed(text: str) -> str:
+    """Return a text with the fence that ends its code. A task's `stop` cuts this fence off."""
+    text = text.rstrip()
+    if text.count("```") % 2:
+        text += "\n```"
+    return text
 
 
 def part_names(item: dict, agents: int) -> list[str]:

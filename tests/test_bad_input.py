@@ -137,11 +137,13 @@ train --init run --share                        there is one policy
 train --init model                              is a whole model: --lora-rank 0
 train --resume run --max-steps 1                run has 2 steps: --max-steps 1 is behind
 train --resume run --run other                  run has another --run (
+train --resume run --dry-run                    run has another --dry-run (
 train --task humaneval --data missing.csv       No such file or directory: 'missing.csv'
 eval --run nowhere                              there is no run (no nowhere/args.json)
 eval --run run --run run2                       --run is given twice
 eval --run run --method trainde                 trainde: what applies here is trained, naive
 eval --run run --method naive --single-model m  --single-model is of the method single
+eval --run run --single-model no/such-model     model 'no/such-model' is no folder
 eval --method trained                           what applies here is naive
 eval --json no/x                                --json: no/x: no file can be written there
 eval compare run --metric metric/pas            metric/pas: no run has it

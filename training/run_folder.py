@@ -257,7 +257,7 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
     if trained and fingerprint(name) not in (None, trained):
         raise ValueError(
             f"the model {name} is not what {whose} was trained on "
-            "(other weights, config or tokenizer; --model names another)"
+            "(other weights, config or tokenizer)"
         )
 
 

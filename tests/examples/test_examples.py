@@ -191,16 +191,16 @@ def test_a_ledger_s_reader_sees_its_own_half():
 def test_in_turn_each_sees_what_those_before_it_wrote():
     task = workflows.Sequential(num_agents=2)
     item = task.items("test")[0]
-    after = task.advance(item, ["ONE", ""])
+    after = task.advance(item, ["```\nONE", ""])
     assert [task.speakers(item, 0), task.speakers(after, 1)] == [[0], [1]]
     with pytest.raises(ValueError, match="ends after --turns 2"):
         task.speakers(after, 2)
     prompt = task.observe(1, after, [])
-    assert prompt == "# agent 0 wrote\nONE\n" + Coop().observe(1, item, [])
+    assert prompt == "# agent 0 wrote\n```\nONE\n```\n" + Coop().observe(1, item, [])
     assert workflows.paid_last.per_episode
     assert workflows.paid_last(item, ["ONE", ""]) == {}
-    assert workflows.paid_last(after, ["", "TWO"]) == code(item, ["ONE", "TWO"])
-    assert task.scheme(after, ["", "TWO"]) == Coop().scheme(item, ["ONE", "TWO"])
+    assert workflows.paid_last(after, ["", "TWO"]) == code(item, ["```\nONE", "TWO"])
+    assert task.scheme(after, ["", "TWO"]) == Coop().scheme(item, ["```\nONE", "TWO"])
 
 
 # --- what they are paid ---------------------------------------------------------------------------
