@@ -41,6 +41,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import train
+from policies import Mistake
 from policies.model_names import DEVICE, located
 from rewards import largest_return
 from train import COUNT, SIZE
@@ -156,7 +157,7 @@ def agreed(flags_of: dict[Path | None, train.Args]) -> dict:
     for run in others:
         for name, value in settings.items():
             if getattr(flags_of[run], name) != value:
-                raise ValueError(f"{run} and {first} differ in --{name.replace('_', '-')}")
+                raise Mistake(f"{run} and {first} differ in --{name.replace('_', '-')}")
     return settings
 
 
@@ -177,7 +178,7 @@ def problems(args: Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
     task = make_task(flags_of[args.runs[0]])
     items = list(task.items(args.split) or ())
     if not items:
-        raise ValueError(f"{type(task).__name__}.items({args.split!r}) has no problem to play")
+        raise Mistake(f"{type(task).__name__}.items({args.split!r}) has no problem to play")
     if not (args.task or args.data or args.task_arg):  # else others are played on purpose
         for run in filter(None, args.runs):
             check_items(run_folder.read_args(run), args.split, items)
@@ -199,9 +200,9 @@ def evaluate(args: Namespace) -> tuple:
     chosen = args.method or known
     for name in chosen:
         if name not in known:
-            raise ValueError(f"--method {name}: what applies here is {', '.join(known)}")
+            raise Mistake(f"--method {name}: what applies here is {', '.join(known)}")
     if args.single_model and "single" not in chosen:
-        raise ValueError("--single-model is of the method single, which does not play here")
+        raise Mistake("--single-model is of the method single, which does not play here")
     match = part_of(args, players.Match)
     played = {}
     for run, flags in flags_of.items():
@@ -277,7 +278,7 @@ def answer(args: Namespace, run: Path | None) -> list[dict]:
         try:
             item = json.loads(args.text)
         except ValueError as error:
-            raise ValueError(f"ask: not one JSON object ({error})") from error
+            raise Mistake(f"ask: not one JSON object ({error})") from error
         task.check(item)
     else:
         item = task.ask(args.text)

@@ -52,7 +52,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies import processes
+from policies import Mistake, processes
 from policies.codec import Prompt, TooLong
 from policies.decoding import SILENCE, Response
 from policies.logprobs import Row, importance, padded
@@ -399,7 +399,7 @@ class Rollout:
             node.parts = list(itertools.islice(scores, len(node.joints)))
             for parts in node.parts:
                 if is_scored.setdefault(node.problem, bool(parts)) != bool(parts):
-                    raise ValueError(
+                    raise Mistake(
                         "the reward returned {} for one response and a score for another, at turn "
                         f"{self.turn(node)} of item {node.item!r:.300}: {{}} says that the "
                         "whole turn is not scored; return 0 for a response that earns nothing"
@@ -703,7 +703,7 @@ class MAGRPO(L.LightningModule):
         """Drop the gradients, so that the step counts and changes nothing."""
         self.skipped += 1
         if self.skipped == 3:
-            raise FloatingPointError(f"gradient norms {norms}: the third step in a row")
+            raise Mistake(f"gradient norms {norms}: the third step in a row")
         print(f"warning: gradient norms {norms}: the step is skipped", file=sys.stderr)
         self.optimizers().zero_grad()
 

@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 from typing import Any, ClassVar
 
+from policies import Mistake
 from programs.extraction import part_names
 from programs.items import code_item, passable, read_items, signature
 from programs.rows import fifths, file_rows, hub_rows
@@ -64,13 +65,13 @@ class Task:
         """
         name = type(self).__name__
         if self.most_agents and num_agents > self.most_agents:
-            raise ValueError(f"task {name} is for {self.most_agents} agents, not {num_agents}")
+            raise Mistake(f"task {name} is for {self.most_agents} agents, not {num_agents}")
         self.data = data
         self.num_agents = num_agents
 
     def items(self, split: str) -> list[dict]:
         """Return the problems of "train", "dev" or "test", as plain dicts."""
-        raise NotImplementedError(f"{type(self).__name__} has no items(split)")
+        raise Mistake(f"{type(self).__name__} has no items(split)")
 
     def speakers(self, item: dict, turn: int) -> list[int] | None:
         """Return the agents that answer at a turn (from 0). None, or an empty list: all."""
@@ -82,7 +83,7 @@ class Task:
         It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...]. The model's
         chat template renders these. It may not change the item or the history.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")
+        raise Mistake(f"{type(self).__name__} has no observe(agent, item, history)")
 
     def begin(self, agent: int, item: dict) -> str:
         """Return the beginning of an agent's answer, such as an open code fence.
@@ -113,7 +114,7 @@ class Task:
         """Return the item of a problem in a user's words, for eval.py ask."""
         item = next(iter(self.items("test")))
         if self.field not in item:
-            raise ValueError(f"ask of this task takes an item as JSON, with {', '.join(item)}")
+            raise Mistake(f"ask of this task takes an item as JSON, with {', '.join(item)}")
         return item | {self.field: text}
 
 
@@ -162,7 +163,7 @@ class CodeTask(Task):
     def check(self, item: dict) -> None:
         lacking = {"prompt", "entry_point", "tests"} - item.keys()
         if lacking:
-            raise ValueError(f"ask: the item lacks {', '.join(sorted(lacking))}")
+            raise Mistake(f"ask: the item lacks {', '.join(sorted(lacking))}")
 
     def ask(self, text: str) -> dict:
         """Return an item without tests, of a question, or of a signature with its docstring."""
@@ -379,7 +380,7 @@ class Tldr(Task):
         for number, row in rows:
             text = row.get(self.field)
             if not isinstance(text, str) or not text.strip():
-                raise ValueError(
+                raise Mistake(
                     f"{self.data or self.hub}, row {number}: task {self.name} needs a text in the "
                     f"field {self.field!r}, not {text!r:.40}"
                 )

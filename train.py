@@ -17,6 +17,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from policies import Mistake
 from policies.model_names import DEVICE, TeamOptions, find_model, located
 from rewards import REWARDS
 from tasks import DEFAULT, TASKS
@@ -266,7 +267,7 @@ def parse(argv: list[str]) -> Args:
         may_change = {"run"}  # its folder has several names
     resolve(args)
     if args.temperature == 0:
-        raise ValueError("--temperature 0 trains nothing: all samples of a group are the same")
+        raise Mistake("--temperature 0 trains nothing: all samples of a group are the same")
     if directory:
         if args.init and not args.resume:
             args.init = agent_folders(args.init, part_of(args, TeamOptions))
@@ -288,7 +289,7 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
     for name, value in recorded.items():
         given = getattr(args, name)
         if given != value and name not in ASIDE | may_change:
-            raise ValueError(
+            raise Mistake(
                 f"{directory} has another --{name.replace('_', '-')} ({value}, and not {given}): "
                 "it goes on with its own flags, and --resume changes only "
                 "--max-steps, --max-prompt-tokens, --device and the URL of --engine"
@@ -304,7 +305,7 @@ def recorded_flags(directory: Path) -> dict:
     recorded = record["args"]
     gone = sorted(recorded.keys() - vars(Args()).keys())
     if gone:
-        raise ValueError(
+        raise Mistake(
             f"{directory} was trained with flags that are gone, {', '.join(gone)}: "
             f"the run's own commit has them ({', '.join(record['code'])})"
         )
@@ -328,7 +329,7 @@ def prepare(args: Args):
     needed = {"train": True, "test": args.eval_limit is not None, "dev": args.eval_every}
     for split, items in splits.items():
         if needed[split] and not items:
-            raise ValueError(f"task {args.task!r} has no items of {split}")
+            raise Mistake(f"task {args.task!r} has no items of {split}")
     return task, reward, splits
 
 
@@ -354,7 +355,7 @@ def build(args: Args, prepared: tuple):
     team = Team(part_of(args, TeamOptions))
     for name in args.template_arg:
         if not any(name in str(base.codec.tokenizer.chat_template) for base in team.bases):
-            raise ValueError(f"--template-arg {name}: the model's chat template does not read it")
+            raise Mistake(f"--template-arg {name}: the model's chat template does not read it")
     if args.checkpointing:
         for base in team.bases:
             base.set_checkpointing()
@@ -395,7 +396,7 @@ def train(args: Args) -> None:
         drop_output()  # the first process says it
     started = int(os.environ.get("WORLD_SIZE") or args.processes)
     if started != args.processes:
-        raise ValueError(
+        raise Mistake(
             f"{started} processes were started, and --devices times --num-nodes is {args.processes}"
         )
     directory = Path(args.resume) if args.resume else None

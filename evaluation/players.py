@@ -18,6 +18,7 @@ import torch
 from tqdm import tqdm
 
 from magrpo import Episode, Node, Rollout, arrangement
+from policies import Mistake
 from policies.codec import Prompt
 from policies.decoding import SILENCE
 from policies.loading import device, load_agent
@@ -272,7 +273,7 @@ class Player:
             records += self.play(method, rollout, items, match.seed, 0)
         turns = itertools.chain(*(record["turns"] for record in records))
         if not any(turn["parts"] for turn in turns):
-            raise ValueError(f"the reward scored no turn of {method} (it returned {{}})")
+            raise Mistake(f"the reward scored no turn of {method} (it returned {{}})")
         return records
 
     def play(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pandas import DataFrame, Series, concat, json_normalize
 
+from policies import Mistake
 from training.run_folder import ASIDE, read_args, read_json, read_records, run_folders, state
 
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
@@ -119,7 +120,7 @@ def group_runs(rows: DataFrame, by: list[str]) -> DataFrame:
     groups = groups.str.removeprefix(", ").replace("", "all")
     rows = rows.set_index([groups.rename("group"), "seed"])
     for run in rows["run"][rows.index.duplicated()]:
-        raise ValueError(
+        raise Mistake(
             f"{run} has the seed of another run of its group: leave one out, or say in what groups "
             "differ, --by FLAG ... (--by commit: in their code)"
         )
@@ -129,7 +130,7 @@ def group_runs(rows: DataFrame, by: list[str]) -> DataFrame:
 def check(flag: str, names, known) -> None:
     for name in names:
         if name not in known:
-            raise ValueError(f"{flag} {name}: no run has it")
+            raise Mistake(f"{flag} {name}: no run has it")
 
 
 # --- comparison -----------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def compare(names: list[str], by, metrics, csv, latex, out) -> str:
         played = rows[rows["evaluated"] != "None"]
         ways = played.groupby("group")["evaluated"].nunique()
         for group in ways.index[ways > 1]:
-            raise ValueError(f"evaluate the runs of {group} in one way: eval.py --run RUN ...")
+            raise Mistake(f"evaluate the runs of {group} in one way: eval.py --run RUN ...")
     if out:
         draw(steps, metrics, out)
     values = measures.reindex(columns=metrics)
@@ -223,7 +224,7 @@ def draw(steps: DataFrame, metrics: list[str], file: str) -> None:
 
     metrics = [name for name in metrics if name in steps]
     if not metrics:
-        raise ValueError("--out: no --metric is measured at every step, as return is")
+        raise Mistake("--out: no --metric is measured at every step, as return is")
     figure = Figure((8, 4 * len(metrics)), layout="constrained")
     for number, metric in enumerate(metrics, 1):
         axes = figure.add_subplot(
@@ -245,4 +246,4 @@ def draw(steps: DataFrame, metrics: list[str], file: str) -> None:
     try:
         figure.savefig(file, dpi=200)
     except ValueError as error:  # of a format that it does not know
-        raise ValueError(f"--out {error}") from error
+        raise Mistake(f"--out {error}") from error

@@ -18,6 +18,7 @@ import pandas
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import train
 from evaluation.players import Player, load_agents
+from policies import Mistake
 from training.flags import Parser
 from training.run_folder import ASIDE, find_run
 from training.terminal import fail
@@ -32,9 +33,9 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
     for other in flags:
         for name in other.keys() - {"lr", "max_steps", "engine", *ASIDE}:
             if other[name] != flags[0].get(name):
-                raise ValueError(f"the runs differ in --{name.replace('_', '-')}")
+                raise Mistake(f"the runs differ in --{name.replace('_', '-')}")
     if flags[0]["share"] or flags[0]["num_agents"] == 1:
-        raise ValueError("one policy, of one agent or by --share, has no partners to exchange")
+        raise Mistake("one policy, of one agent or by --share, has no partners to exchange")
     player = Player(train.Args(**flags[0] | {"engine": None}))
     items = list(player.task.items("test"))[:limit]
     weights = {}

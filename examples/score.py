@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import train
+from policies import Mistake
 from policies.loading import device, load_base
 from policies.model_names import TeamOptions
 from programs.rows import file_rows
@@ -40,11 +41,11 @@ def score(argv: list[str]) -> list[dict]:
     rows = [row for _, row in file_rows(args.file)]
     for row in rows:
         if not isinstance(row.get("responses"), list) or not row["responses"]:
-            raise ValueError(f"{args.file}: field 'responses' has to be a list of texts")
+            raise Mistake(f"{args.file}: field 'responses' has to be a list of texts")
     try:
         scores = scorer([(row["item"], row["responses"]) for row in rows])
     except KeyError as error:
-        raise ValueError(f"{args.file}: a line, or its item, has no field {error}") from error
+        raise Mistake(f"{args.file}: a line, or its item, has no field {error}") from error
     for row, parts in zip(rows, scores, strict=True):
         row["reward"] = total(parts, len(row["responses"]))
         row["parts"] = parts

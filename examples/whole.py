@@ -13,6 +13,7 @@ import torch
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+from policies import Mistake
 from training.flags import Parser
 from training.terminal import fail
 
@@ -48,7 +49,7 @@ def make_whole(source: Path, folder: Path) -> None:
     elif (source / "adapter_config.json").is_file():
         model, tokenizer = merged(source)
     else:
-        raise ValueError(f"{source} is neither a .gguf file nor the folder of an adapter")
+        raise Mistake(f"{source} is neither a .gguf file nor the folder of an adapter")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

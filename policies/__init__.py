@@ -11,3 +11,11 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 # peft imports it, and it then says on standard error which kernels for a CPU it lacks.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+
+
+class Mistake(ValueError):
+    """A user's mistake, or trouble outside this code. One line says all of it, without a traceback.
+
+    Raise it, and no other class, where a check of this project finds one. Any other error is a
+    fault of the code, and ends a program with Python's traceback.
+    """

@@ -13,10 +13,12 @@ from datetime import datetime
 from jinja2 import TemplateError
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
+from policies import Mistake
+
 Prompt = str | list[dict]  # a text, or the messages of a chat
 
 
-class TooLong(ValueError):
+class TooLong(Mistake):
     """Say that a prompt does not fit."""
 
 
@@ -50,7 +52,7 @@ class Codec:
                 f"prompts are never cut: raise the limit or drop the item ({prompt!r:.60}...)"
             )
         if not ids:
-            raise ValueError(f"a prompt has no token: {prompt!r}")
+            raise Mistake(f"a prompt has no token: {prompt!r}")
         return tuple(ids)
 
     def ids(self, prompt: Prompt, chat: bool, begun: str = "") -> list[int]:
@@ -73,11 +75,11 @@ class Codec:
                 return ids
             messages = [{"role": "user", "content": prompt}]
         elif not isinstance(prompt, list):
-            raise ValueError(
+            raise Mistake(
                 f"a prompt has to be a text or a list of chat messages, not {prompt!r:.60}"
             )
         if not self.tokenizer.chat_template:
-            raise ValueError(
+            raise Mistake(
                 "--chat-template, or a prompt of chat messages: the model has no chat template: "
                 "give --no-chat-template, or take the instruction-tuned model"
             )
@@ -92,7 +94,7 @@ class Codec:
                 **self.template_args,
             )
         except TemplateError as error:  # of roles that the model does not know, for example
-            raise ValueError(
+            raise Mistake(
                 f"the model's chat template refuses a prompt: {error} ({messages!r:.200})"
             ) from error
         return ids + self.literal(begun, add_special_tokens=False)
@@ -177,7 +179,7 @@ def eos_tokens(model, tokenizer) -> frozenset[int]:
         ids = [ids]
     ids = frozenset([*ids, tokenizer.eos_token_id, turn_end(tokenizer)]) - {None}
     if not ids:
-        raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
+        raise Mistake("the model has no end-of-sequence token: set eos_token in its tokenizer")
     return ids
 
 

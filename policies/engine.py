@@ -24,6 +24,7 @@ import torch
 from openai import AsyncOpenAI, OpenAIError, Timeout
 from torch import Tensor
 
+from policies import Mistake
 from policies.decoding import Response, response_of
 from policies.loading import save_adapter
 from policies.logprobs import Row, gaps, score
@@ -40,7 +41,7 @@ APART = 0.5  # largest mean difference of log-probabilities, in nats, that is no
 NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, the same TMPDIR"
 
 
-class EngineError(RuntimeError):
+class EngineError(Mistake):
     """Say that a server is not there, refuses, or samples something else.
 
     The run saves a checkpoint and ends.

@@ -1,5 +1,6 @@
 """The answers to a reward's questions: how likely the frozen base finds texts."""
 
+from policies import Mistake
 from policies.logprobs import Row, score
 from policies.memory import halving
 from policies.sampling import Sampling
@@ -24,7 +25,7 @@ def likelihoods(base: SharedModel, questions: list[tuple], chat: bool = False) -
         tokens = codec.literal(text, add_special_tokens=False)
         row = Row(base.agents[0], (*opening, *ids), tokens)
         if row.size > codec.context:
-            raise ValueError(
+            raise Mistake(
                 f"a reward asks of {row.size} tokens, and the context of the model that it asks is "
                 f"{codec.context}: take shorter items"
             )

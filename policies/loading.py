@@ -12,6 +12,7 @@ from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
+from policies import Mistake
 from policies.decoding import decode
 from policies.logprobs import Row, gaps, score
 from policies.model_names import DEVICE, WEIGHTS, TeamOptions, find_model, recorded_name
@@ -39,7 +40,7 @@ def loading(name: str, needs: str):
     try:
         yield
     except Exception as error:
-        raise ValueError(f"cannot load {name}: {needs} ({error!r:.300})") from error
+        raise Mistake(f"cannot load {name}: {needs} ({error!r:.300})") from error
 
 
 def load_model(name: str, bits: int):
@@ -75,10 +76,10 @@ def load_model(name: str, bits: int):
             where, output_loading_info=True, **options
         )
     if report["missing_keys"]:  # transformers would take random ones
-        raise ValueError(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
+        raise Mistake(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
     stored = getattr(model.config, "quantization_config", None)
     if stored and not getattr(stored, f"load_in_{bits}bit", False):
-        raise ValueError(
+        raise Mistake(
             f"{model_name} is stored quantised, not in {bits} bits: give its own --bits, 8 or 4, "
             "or name the model that it was made from"
         )
@@ -95,7 +96,7 @@ def check(base: SharedModel) -> None:
     base.takes_masks = False
     gap, reason = gap_in_words(base)
     if not gap < 3 * base.noise:
-        raise ValueError(f"{name} cannot be trained here: one token after the other, {reason}")
+        raise Mistake(f"{name} cannot be trained here: one token after the other, {reason}")
     base.noise = max(base.noise, 3 * gap)  # a deep model rounds more often
     base.takes_masks = True
     gap, reason = gap_in_words(base)
@@ -153,7 +154,7 @@ def device() -> torch.device:
         default = "cuda"
     name = os.environ.get(DEVICE) or default
     if not torch.get_device_module(name).is_available():
-        raise ValueError(f"--device {name}: torch finds none on this machine")
+        raise Mistake(f"--device {name}: torch finds none on this machine")
     if name != "cuda":
         return torch.device(name)
     place = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0
@@ -201,5 +202,5 @@ def load_agent(base: SharedModel, agent: int, path: Path) -> None:
         weights = load_file(path / WEIGHTS)  # a .bin file is a pickle, which can run code
         own = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
         if weights.keys() != own.keys():
-            raise ValueError("other names")
+            raise Mistake("other names")
         set_peft_model_state_dict(model, weights, name)  # it refuses other shapes

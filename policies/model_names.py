@@ -5,6 +5,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from policies import Mistake
+
 EMBEDDED = Path(__file__).resolve().parent.parent / "tiny"  # the models of this project
 DEVICE = "MAGRPO_DEVICE"  # environment variable with the device that --device chooses
 ADAPTER = "adapter_config.json"  # as peft writes it
@@ -55,7 +57,7 @@ def located(name: str) -> str:
 def find_model(name: str) -> None:
     """Raise ValueError where a model is neither the folder of a whole model nor a hub's name."""
     if is_adapter(name) or name.endswith(".gguf"):
-        raise ValueError(
+        raise Mistake(
             f"model {name!r} is not a whole model: make one of it, python examples/whole.py "
             f"{name} FOLDER, and name that folder"
         )
@@ -67,7 +69,7 @@ def find_model(name: str) -> None:
         if not try_to_load_from_cache(name, "config.json"):
             model_info(name, timeout=5)
     except Exception as error:  # many kinds: no such name, no network, no access
-        raise ValueError(
+        raise Mistake(
             f"model {name!r} is no folder, not in the local cache, and the hub does not give it "
             f"({type(error).__name__})"
         ) from error

@@ -17,6 +17,8 @@ import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
+from policies import Mistake
+
 
 class Processes(DDPStrategy):
     """Lightning's DDP (launching, ranks, process group) without its wrapper around the module.
@@ -84,7 +86,7 @@ def _meeting():
     try:
         yield
     except RuntimeError as error:  # torch has no kind of its own for a connection that broke
-        raise RuntimeError(
+        raise Mistake(
             f"another process of this run has died or cannot be reached; --resume goes on ({error})"
         ) from error
 

@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
+from policies import Mistake
 from policies.codec import Codec
 from policies.model_names import TeamOptions
 
@@ -112,7 +113,7 @@ class SharedModel(nn.Module):
     def set_checkpointing(self) -> None:
         """Let the update always use gradient checkpointing. ValueError where the model cannot."""
         if not self.net.supports_gradient_checkpointing:
-            raise ValueError(f"--checkpointing: {type(self.net).__name__} does not support it")
+            raise Mistake(f"--checkpointing: {type(self.net).__name__} does not support it")
         self.checkpointing = True
 
     def run_one_by_one(self) -> None:

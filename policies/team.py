@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from policies import processes
+from policies import Mistake, processes
 from policies.decoding import Response, decode
 from policies.loading import load_base
 from policies.logprobs import Row, gaps, score
@@ -129,7 +129,7 @@ class Team(nn.Module):
             fault = f"{type(base.net).__name__} samples with log-probabilities that are {gap:.2g} "
             fault += "nats off those of the update"
             if not base.takes_masks:
-                raise ValueError(f"{fault}, also text by text: this model cannot be trained here")
+                raise Mistake(f"{fault}, also text by text: this model cannot be trained here")
             base.run_one_by_one()
             fell = True
             if processes.place()[0] == 0:

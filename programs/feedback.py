@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from policies import Mistake
 from programs import teams
 from programs.extraction import Part
 from programs.schemes import scheme_of
@@ -38,7 +39,7 @@ def configured(mode: str | None, limit: int, url: str | None, model: str | None)
     ValueError: the mode is unknown, or lacks what it needs.
     """
     if limit != 1 and mode != "tests":
-        raise ValueError("--task-arg feedback_tests goes with --feedback tests")
+        raise Mistake("--task-arg feedback_tests goes with --feedback tests")
     match mode:
         case None:
             return None
@@ -49,12 +50,12 @@ def configured(mode: str | None, limit: int, url: str | None, model: str | None)
         case "expert" if url and model:
             return Expert(url, model)
         case "expert":
-            raise ValueError(
+            raise Mistake(
                 "--feedback expert needs --task-arg expert_url=URL expert_model=NAME: a server "
                 "with OpenAI's chat completions"
             )
         case _:
-            raise ValueError(f"unknown --feedback {mode!r}: plain, tests or expert")
+            raise Mistake(f"unknown --feedback {mode!r}: plain, tests or expert")
 
 
 def plain(item: dict, responses: list[str]) -> list[str]:

@@ -10,9 +10,10 @@ import re
 import sys
 from collections.abc import Callable
 
+from policies import Mistake
 from programs.extraction import REFUSED, modules_in, names_in, syntax_tree
 from programs.rows import file_rows, hub_rows
-from programs.teams import box, can_import, program, team_parts
+from programs.teams import can_import, judged, program, team_parts
 
 
 def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) -> list[dict]:
@@ -34,9 +35,9 @@ def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) ->
             item = item_of(row)
             first = first_rows.setdefault(item["task_id"], number)
             if first != number:
-                raise ValueError(f"task_id {item['task_id']!r} is that of row {first}, too")
+                raise Mistake(f"task_id {item['task_id']!r} is that of row {first}, too")
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{source}, row {number}: {error}") from error
+            raise Mistake(f"{source}, row {number}: {error}") from error
         items.append(item)
     return items
 
@@ -52,7 +53,7 @@ def code_item(row: dict) -> dict:
     prompt = with_body(row["prompt"])
     entry = row["entry_point"]
     if re.fullmatch(r"aux\d*", entry):
-        raise ValueError(f"entry_point {entry!r} is the name of a helper")
+        raise Mistake(f"entry_point {entry!r} is the name of a helper")
     signature(prompt, entry)
     item = {
         "task_id": row["task_id"],
@@ -79,7 +80,7 @@ def passable(items: list[dict], split: str) -> list[dict]:
     for item in solved:
         programs.append(program(item, team_parts(item, [item["solution"]])))
     failing = []
-    for item, verdict in zip(solved, box.run(programs), strict=True):
+    for item, verdict in zip(solved, judged(programs), strict=True):
         if not all(verdict.passed):
             failing.append(item["task_id"])
     if failing:
@@ -102,7 +103,7 @@ def check_imports(item: dict) -> None:
     source = "\n".join([item["setup"], *item["tests"]])
     for module in sorted(modules_in(syntax_tree(source))):
         if not can_import(module):
-            raise ValueError(
+            raise Mistake(
                 f"its tests import {module}, which the sandbox does not have and cannot be given "
                 "(docs/sandbox.md): write it without, or leave out the row"
             )
@@ -130,9 +131,9 @@ def check_texts(row: dict, fields: str) -> None:
     """Raise ValueError for a field that is missing, empty or not a text."""
     for name in fields.split():
         if row.get(name) is None:
-            raise ValueError(f"field {name!r} is missing")
+            raise Mistake(f"field {name!r} is missing")
         if not isinstance(row[name], str) or not row[name].strip():
-            raise ValueError(f"field {name!r} has to be a text, not {row[name]!r:.60}")
+            raise Mistake(f"field {name!r} has to be a text, not {row[name]!r:.60}")
 
 
 def parsed(source: str) -> ast.Module | None:
@@ -146,7 +147,7 @@ def signature(prompt: str, entry: str) -> str:
     """Return the line `def entry(...) -> ...:` of a prompt, read from its syntax tree."""
     named = [node for node in functions(parsed(prompt)) if node.name == entry]
     if not named:
-        raise ValueError(f"the prompt has to be Python that defines {entry!r}, the entry_point")
+        raise Mistake(f"the prompt has to be Python that defines {entry!r}, the entry_point")
     return ast.unparse(stub(named[-1], ast.Pass())).removesuffix("\n    pass")
 
 
@@ -196,7 +197,7 @@ def split_tests(source: str, entry: str) -> list[str]:
         if names & under_test:
             tests.append(_test(candidate, entry, before, [*inside, statement]))
     if not tests:
-        raise ValueError(f"no assertion of check({candidate}) calls {entry}")
+        raise Mistake(f"no assertion of check({candidate}) calls {entry}")
     return tests
 
 
@@ -205,7 +206,7 @@ def _check_function(tree: ast.Module | None) -> ast.FunctionDef:
     for node in reversed(functions(tree)):
         if node.name == "check" and len(node.args.args) == 1:
             return node
-    raise ValueError("field 'test' has to be Python that defines check(candidate)")
+    raise Mistake("field 'test' has to be Python that defines check(candidate)")
 
 
 def carried(plain: list[ast.stmt], names: set[str], ignored: set[str]) -> list[ast.stmt]:

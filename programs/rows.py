@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from policies import Mistake
+
 
 def hub_rows(name: str, config: str | None, split: str) -> list[tuple[int, dict]]:
     """Return the rows of a data set on the hub or in a folder, numbered from 1."""
@@ -29,7 +31,7 @@ def hub_rows(name: str, config: str | None, split: str) -> list[tuple[int, dict]
     try:
         return list(enumerate(datasets.load_dataset(name, config, split=split), 1))
     except Exception as error:
-        raise ValueError(
+        raise Mistake(
             f"cannot load {name} from the hub ({why or error}); "
             "go online, or give a local copy with --data FILE"
         ) from error
@@ -42,11 +44,11 @@ def file_rows(path: str | None) -> list[tuple[int, dict]]:
     says in one line what is wrong.
     """
     if path is None:
-        raise ValueError("this task reads a file: give one with --data FILE")
+        raise Mistake("this task reads a file: give one with --data FILE")
     name = Path(path).name.lower()
     suffix = Path(name.removesuffix(".gz")).suffix
     if suffix not in READERS:
-        raise ValueError(
+        raise Mistake(
             f"{path} is none of .json, .jsonl, .csv (each also .gz) and .parquet; in .jsonl, each "
             'line is a row, such as {"prompt": "..."}, with the fields that the task needs'
         )
@@ -55,23 +57,23 @@ def file_rows(path: str | None) -> list[tuple[int, dict]]:
             rows: list = list(READERS[suffix](file))
     except (OSError, EOFError, zlib.error, ValueError, RecursionError, csv.Error) as error:
         why = getattr(error, "strerror", None) or error
-        raise ValueError(f"cannot read {path}: {why}") from error
+        raise Mistake(f"cannot read {path}: {why}") from error
     if not rows:
-        raise ValueError(f"{path} holds no rows: one for each problem is needed")
+        raise Mistake(f"{path} holds no rows: one for each problem is needed")
     for number, row in rows:
         if not isinstance(row, dict):
-            raise ValueError(f"{path}, row {number}: an object with named fields is needed")
+            raise Mistake(f"{path}, row {number}: an object with named fields is needed")
         try:
             json.dumps(row, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError as error:  # half of a surrogate pair
-            raise ValueError(f"{path}, row {number}: {error}") from error
+            raise Mistake(f"{path}, row {number}: {error}") from error
     return rows
 
 
 def fifths(rows: list, split: str) -> list:
     """Return a split of a local file: the last fifth is test, the fifth before it dev."""
     if len(rows) < 3:
-        raise ValueError(f"--data holds {len(rows)} problems: train, dev, test need 3")
+        raise Mistake(f"--data holds {len(rows)} problems: train, dev, test need 3")
     fifth = max(len(rows) // 5, 1)
     ends = {"train": (0, -2 * fifth), "dev": (-2 * fifth, -fifth), "test": (-fifth, None)}
     return rows[slice(*ends[split])]
@@ -91,7 +93,7 @@ def _jsonl(file) -> Iterator[tuple[int, object]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"row {number} is not one JSON object ({error})") from error
+            raise Mistake(f"row {number} is not one JSON object ({error})") from error
         yield number, row
 
 
@@ -100,7 +102,7 @@ def _csv(file) -> Iterator[tuple[int, dict]]:
     reader = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", newline=""), strict=True)
     for number, row in enumerate(reader, 1):
         if None in row or None in row.values():
-            raise ValueError(f"row {number} has not the header's fields")
+            raise Mistake(f"row {number} has not the header's fields")
         yield number, row
 
 

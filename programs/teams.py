@@ -14,7 +14,9 @@ anything.
 import ast
 import atexit
 import functools
+from collections.abc import Iterable
 
+from policies import Mistake
 from programs.extraction import Part, extract, names_in, part_names, syntax_tree
 from programs.sandbox.box import Program, Sandbox, Verdict
 
@@ -70,10 +72,18 @@ box = Sandbox()  # one per process; its workers start with the first program
 atexit.register(box.close)
 
 
+def judged(programs: Iterable[Program]) -> list[Verdict]:
+    """Return the sandbox's verdicts. Raise Mistake for a `setup` or a machine that does not run."""
+    try:
+        return box.run(programs)
+    except (ValueError, RuntimeError) as error:
+        raise Mistake(error) from error
+
+
 @functools.cache
 def can_import(module: str) -> bool:
     """Return whether the sandbox has a module, for tests and programs alike."""
-    [verdict] = box.run([Program(f"def f():\n    import {module}", ("f()",), "f")])
+    [verdict] = judged([Program(f"def f():\n    import {module}", ("f()",), "f")])
     [error] = verdict.errors
     return not (error or "").startswith(("ImportError", "ModuleNotFoundError", "SyntaxError"))
 
@@ -107,7 +117,7 @@ def verdict(item: dict, responses: list[str]) -> Verdict:
 
 def run(item: dict, team: Team, may_fail: int | None = None) -> Verdict:
     """Return the verdict of the team's program. `Program` explains `may_fail`."""
-    [verdict] = box.run([program(item, team, may_fail)])
+    [verdict] = judged([program(item, team, may_fail)])
     return verdict
 
 

@@ -20,6 +20,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from policies import Mistake
+
 SEPARATOR = "=== PART TWO ==="  # between the two texts that a single agent writes
 WORDS_READ = 4096
 RUN = 4  # words in a row that count as copied if they also stand elsewhere
@@ -59,7 +61,7 @@ def split(responses: list[str]) -> tuple[str, ...] | None:
         texts = responses[0].split(SEPARATOR)
         return tuple(texts) if len(texts) == 2 else None
     if len(responses) != 2:
-        raise ValueError(f"the writing rewards are for 1 or 2 agents, not {len(responses)}")
+        raise Mistake(f"the writing rewards are for 1 or 2 agents, not {len(responses)}")
     return tuple(responses)
 
 

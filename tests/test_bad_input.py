@@ -307,6 +307,18 @@ def test_an_error_in_a_users_file_is_pythons_traceback(old, new, named, place, c
     assert all(text in said for text in named), said
 
 
+def test_a_fault_of_this_code_is_pythons_traceback(capsys, monkeypatch):
+    """Python raises a ValueError here, as a check of ours does."""
+    monkeypatch.setattr(train, "prepare", lambda args: ())
+    with pytest.raises(SystemExit) as stopped:
+        train.main(["--dry-run"])
+    assert stopped.value.code == 1
+    said = capsys.readouterr().err
+    assert all(text in said for text in ('train.py", line', "task, reward, splits = prepared")), (
+        said
+    )
+
+
 # --- the system -----------------------------------------------------------------------------------
 
 

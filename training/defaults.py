@@ -6,6 +6,7 @@
 import json
 from pathlib import Path
 
+from policies import Mistake
 from policies.model_names import (
     ADAPTER,
     EMBEDDED,
@@ -42,7 +43,7 @@ def resolve(args) -> None:
         learning = args.num_agents - len(args.freeze)
         args.optimism = float(learning >= 2 and args.joint not in (1, "aligned"))
     if wrong := conflict(args):
-        raise ValueError(wrong)
+        raise Mistake(wrong)
 
 
 def learning_rate(name: str, adapters: bool) -> float:
@@ -89,7 +90,7 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
         check_agent(folder, team.model[agent], team)
         folders.append(str(folder))
     if team.share and len({*folders}) > len({*team.model}):
-        raise ValueError(
+        raise Mistake(
             "--init names several agents, and with --share there is one policy: "
             f"give one agent's folder, such as {folders[0]}"
         )
@@ -108,13 +109,13 @@ def check_agent(folder: Path, model: str, team: TeamOptions) -> None:
         }
         trained = {name: config.get(name) or value for name, value in needed.items()}
         if trained != needed:
-            raise ValueError(
+            raise Mistake(
                 f"--init {folder} is an adapter with {trained}, and the team has {needed} "
                 "(--lora-rank, --lora-alpha)"
             )
         base = located(config["base_model_name_or_path"])
         check_base(fingerprint(base), model, folder)
     elif not (folder / "config.json").is_file():
-        raise ValueError(f"--init {folder}: there is no run and no agent (no {ADAPTER})")
+        raise Mistake(f"--init {folder}: there is no run and no agent (no {ADAPTER})")
     elif team.lora_rank:
-        raise ValueError(f"--init {folder} is a whole model: --lora-rank 0")
+        raise Mistake(f"--init {folder} is a whole model: --lora-rank 0")

@@ -7,6 +7,8 @@ import json
 import math
 import shlex
 
+from policies import Mistake
+
 
 def named(known) -> str:
     """Return the known names for a flag's help."""
@@ -127,7 +129,7 @@ def at_least(number, low, high=math.inf, words=()):
 def each(name: str, values: list, agents: int) -> list:
     """Return the value of a flag for each agent. A single value is for all of them."""
     if len(values) not in (1, agents):
-        raise ValueError(f"{name} names {len(values)} for {agents} agents: give one, or each")
+        raise Mistake(f"{name} names {len(values)} for {agents} agents: give one, or each")
     return values * agents if len(values) == 1 else values
 
 

@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+from policies import Mistake
+
 
 def digest(items: list[dict]) -> str:
     """Return a hash of a split's items, in their order."""
@@ -17,7 +19,7 @@ def check_items(record: dict, split: str, items: list[dict]) -> None:
     trained on.
     """
     if record["items"][split] != digest(items):
-        raise ValueError(
+        raise Mistake(
             f"the items of {split} are not those that the run was trained with: --data has other "
             "rows, --num-agents changes them, or the task does not return the same list each time "
             "(the order of a set changes)"
@@ -33,12 +35,12 @@ def check_prompts(rollout, items) -> None:
     for item in items:
         named = rollout.task.speakers(item, 0)
         if named is not None and (isinstance(named, int) or {*named} - everyone):
-            raise ValueError(f"speakers() gave {named!r}, not None or a list of agents {everyone}")
+            raise Mistake(f"speakers() gave {named!r}, not None or a list of agents {everyone}")
         for agent in rollout.speakers(item, 0):
             prompt = rollout.task.observe(agent, item, [])
             try:
                 if rollout.task.begin(agent, item) is None:
-                    raise ValueError("begin() gave None, not a text")
+                    raise Mistake("begin() gave None, not a text")
                 rollout.encode(agent, item, prompt)
             except ValueError as error:
                 error.add_note(f"(agent {agent}, item {item!r:.300})")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from policies import processes
+from policies import Mistake, processes
 from policies.loading import device
 from policies.logprobs import CAP, Row, gaps
 from rewards import largest_return, logged
@@ -131,7 +131,7 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
     ValueError: episodes had all their turns, and the reward scored none.
     """
     if len(turns) == rollout.episode.turns and not any(map(is_scored, turns)):
-        raise ValueError(
+        raise Mistake(
             f"the reward scored no turn of {len(turns)} (it returned {{}}): give more --turns"
         )
     largest = largest_return(rollout.reward, rollout.episode.turns, rollout.episode.gamma)

@@ -11,10 +11,13 @@ import math
 import sys
 from pathlib import Path
 
+from policies import Mistake
 from rewards import REWARDS
 from tasks import TASKS, Task
 from training.flags import named
 from training.run_folder import ROOT
+
+PLUGINS: set[str] = set()  # the names of the user's modules
 
 
 def plug_in(name: str) -> str:
@@ -40,13 +43,15 @@ def resolve(name: str, known: dict[str, str], noun: str, fits):
         else:
             module = importlib.import_module(path or full)
     except (ModuleNotFoundError, FileNotFoundError) as error:
-        raise ValueError(
+        raise Mistake(
             f"unknown {noun} {name!r} ({error}); known: {named(known)}; yours: file.py:Name or "
             "dotted.path"
         ) from error
+    if name not in known:
+        PLUGINS.add(module.__name__)
     value = getattr(module, attribute, None)
     if not fits(value):
-        raise ValueError(
+        raise Mistake(
             f"{module.__name__} has no {noun} {attribute!r}: give the name of one, "
             f"{module.__name__}:Name"
         )
@@ -81,7 +86,7 @@ def make_task(args) -> Task:
     arguments = {"num_agents": args.num_agents}
     if args.data:
         if not cls.takes_data:
-            raise ValueError(
+            raise Mistake(
                 f"task {args.task!r} makes its own problems: it takes no --data (a class that "
                 "reads a file has takes_data = True)"
             )
@@ -94,11 +99,9 @@ def make_task(args) -> Task:
     except TypeError as error:
         if error.__traceback__.tb_next:
             raise  # a fault inside the constructor
-        raise ValueError(
-            f"task {args.task!r}: {error}; it takes {inspect.signature(cls)}"
-        ) from error
+        raise Mistake(f"task {args.task!r}: {error}; it takes {inspect.signature(cls)}") from error
     except ValueError as error:  # it refuses a value of a flag
-        raise ValueError(f"task {args.task!r}: {error}") from error
+        raise Mistake(f"task {args.task!r}: {error}") from error
     task.reward = args.reward or task.reward
     return task
 
@@ -106,10 +109,10 @@ def make_task(args) -> Task:
 def find_reward(task: Task):
     """Return the reward of the task, or of --reward if given."""
     if not isinstance(task.reward, str):
-        raise ValueError(f"the task has no name of a reward, but {task.reward!r}: give --reward")
+        raise Mistake(f"the task has no name of a reward, but {task.reward!r}: give --reward")
     reward = resolve(task.reward, REWARDS, "reward", callable)
     if not 0 < getattr(reward, "maximum", 0) < math.inf:
-        raise ValueError(
+        raise Mistake(
             f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "
             "above 0"
         )

@@ -23,7 +23,7 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from magrpo import MAGRPO
-from policies import processes
+from policies import Mistake, processes
 from policies.loading import save_agent
 from training.held_out import episode, evaluate, sample_record, shown
 from training.metrics import measure, memory_gib
@@ -141,7 +141,7 @@ class Recorder(L.Callback):
         module.rollout.interruptible = Signals().end_rollouts
         records = processes.gather((self.directory, self.record))
         if any(other["items"] != self.record["items"] for _, other in records):
-            error = ValueError("items() has to return the same list in every process")
+            error = Mistake("items() has to return the same list in every process")
             error.everywhere = True
             raise error
         self.directory, self.record = records[0]  # the first process named the folder

@@ -6,6 +6,7 @@ need a lock.
 
 import math
 
+from policies import Mistake
 from policies.judging import likelihoods
 from rewards import total
 from training.threads import in_threads
@@ -27,9 +28,7 @@ class Scorer:
         self.base = base if self.questions else None  # else nothing holds it here
         self.chat = chat
         if self.base and not self.base.lora:
-            raise ValueError(
-                "the reward asks the frozen base, and --lora-rank 0 trains all weights"
-            )
+            raise Mistake("the reward asks the frozen base, and --lora-rank 0 trains all weights")
 
     def __call__(self, joints: list[tuple]) -> list[dict]:
         """Return the named parts of each (item, responses), in order.
@@ -70,7 +69,7 @@ class Scorer:
                 return parts
         except (AttributeError, TypeError, ValueError):
             problem = "which is neither a number nor a dict of named numbers"
-        raise ValueError(f"the reward returned {value!r}, {problem}")
+        raise Mistake(f"the reward returned {value!r}, {problem}")
 
     def outcomes(self, task, calls: list[tuple]) -> list[tuple]:
         """Return the next item and the feedback that a task has for each (item, texts)."""
@@ -81,7 +80,7 @@ class Scorer:
                 return None, []
             feedback = task.feedback(item, texts)
             if not isinstance(feedback, (list, tuple)) or len(feedback) != len(texts):
-                raise ValueError(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
+                raise Mistake(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
             return next_item, feedback
 
         return in_threads("the task", outcome, calls)

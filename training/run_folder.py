@@ -17,6 +17,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from policies import Mistake
 from policies.model_names import EMBEDDED, fingerprint, recorded_name
 from training.items import digest
 
@@ -59,7 +60,7 @@ def run_folders(names: list[str]) -> list[Path]:
         else:
             folders += sorted(file.parent for file in path.glob("*/args.json"))
     if not folders:
-        raise ValueError(f"there is no run in {' '.join(names)}; give a folder in runs/")
+        raise Mistake(f"there is no run in {' '.join(names)}; give a folder in runs/")
     return folders
 
 
@@ -83,7 +84,7 @@ def check_place(run: str) -> None:
     """Raise ValueError if the folder of --run holds other files."""
     path = run_path(run)
     if {*path.glob("*")} - {path / "lock"}:  # a run that was stopped at once left its lock
-        raise ValueError(f"{path} holds other files: choose another --run")
+        raise Mistake(f"{path} holds other files: choose another --run")
 
 
 def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
@@ -108,7 +109,7 @@ def lock_run_folder(directory: Path):
     """
     file = (directory / "lock").open("a", encoding="utf-8")
     if not take_lock(file):
-        raise ValueError(f"another process is at work on {directory}: wait for its end, or stop it")
+        raise Mistake(f"another process is at work on {directory}: wait for its end, or stop it")
     return file
 
 
@@ -171,7 +172,7 @@ def parse(text: str, path: Path) -> dict:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error!r:.200})") from error
+        raise Mistake(f"{path} is damaged ({error!r:.200})") from error
 
 
 def read_args(directory: Path) -> dict:
@@ -180,12 +181,12 @@ def read_args(directory: Path) -> dict:
     The embedded models have the names that every clone knows (model_names.recorded_name).
     """
     if not is_run(directory):
-        raise ValueError(
+        raise Mistake(
             f"{directory}: there is no run (no {directory}/args.json); give a folder in runs/"
         )
     record = read_json(directory, "args.json")
     if "args" not in record:
-        raise ValueError(f"{directory}/args.json is damaged: it has no args")
+        raise Mistake(f"{directory}/args.json is damaged: it has no args")
     return record
 
 
@@ -255,7 +256,7 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
     """
     # None: not known, or the hub's and not on this machine yet
     if trained and fingerprint(name) not in (None, trained):
-        raise ValueError(
+        raise Mistake(
             f"the model {name} is not what {whose} was trained on "
             "(other weights, config or tokenizer)"
         )
@@ -272,7 +273,7 @@ def cut_back(directory: Path, max_steps: int) -> int:
     if path := checkpoint(str(directory)):
         done = torch.load(path, "cpu", weights_only=True, mmap=True)["global_step"]
     if max_steps < done:
-        raise ValueError(f"{directory} has {done} steps: --max-steps {max_steps} is behind it")
+        raise Mistake(f"{directory} has {done} steps: --max-steps {max_steps} is behind it")
     for name in ("metrics.jsonl", "samples.jsonl"):
         path = directory / name
         records = [record for record in read_records(path) if record["step"] < done]

@@ -6,11 +6,9 @@ import sys
 import traceback
 import warnings
 
+from policies import Mistake
 from training.flags import Parser
-
-FOUND = ValueError | RuntimeError | FloatingPointError | ModuleNotFoundError
-# This project's modules. A user's own may lie beside them.
-OURS = "__main__ train eval magrpo tasks rewards policies training evaluation programs"
+from training.plugins import PLUGINS
 
 
 def quiet() -> None:
@@ -45,21 +43,19 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def is_mistake(error: Exception) -> bool:
-    """Return whether an error is a user's mistake that our code found, rather than a fault.
+def is_one_line(error: Exception) -> bool:
+    """Return whether an error's text says all: a Mistake, or what the system refuses or lacks.
 
-    An error inside a user's file is neither: its traceback shows the line.
+    An error of the system that passes through a user's plug-in may be a fault of it.
     """
-    modules = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if any(name.endswith(".py") for name in modules):  # a plug-in is named by its path
-        return False
-    is_ours = modules[-1].partition(".")[0] in OURS.split()
-    return isinstance(error, OSError) or (is_ours and isinstance(error, FOUND))
+    modules = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)}
+    of_the_system = isinstance(error, OSError | ModuleNotFoundError) and not modules & PLUGINS
+    return of_the_system or isinstance(error, Mistake)
 
 
 def fail(top: Parser, error: Exception) -> None:
-    """End a program with a user's mistake in one line, or with the traceback of any other error."""
-    if not is_mistake(error):
+    """End a program with one line and status 2, or with the traceback of a fault and status 1."""
+    if not is_one_line(error):
         traceback.print_exception(error)
         sys.exit(1)
     top.error(" ".join([str(error), *getattr(error, "__notes__", [])]))

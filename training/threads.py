@@ -4,6 +4,8 @@ import multiprocessing
 from collections.abc import Callable, Collection
 from multiprocessing.pool import ThreadPool
 
+from policies import Mistake
+
 LIMIT = 300  # seconds until a function that does not answer ends the run
 THREADS = 16
 
@@ -23,7 +25,7 @@ def in_threads(name: str, function: Callable, calls: Collection) -> list:
                 answers.append(results.next(LIMIT))
             except Exception as error:
                 if isinstance(error, multiprocessing.TimeoutError):
-                    error = ValueError(f"{name} did not answer within {LIMIT} s")
+                    error = Mistake(f"{name} did not answer within {LIMIT} s")
                 error.add_note(f"({name}, for item {item!r} and responses {texts!r})")
                 raise error
     return answers
