@@ -425,7 +425,7 @@ def train(args: Args) -> None:
             run_folder.check_run(directory, earlier, args.model)
             for split, items in splits.items():
                 check_items(earlier, split, items)
-        record = run_folder.make_record(earlier, args, splits, module.rollout.reward)
+        record = run_folder.make_record(earlier, args, splits, module)
         done = 0
         if earlier:
             done = run_folder.cut_back(directory, args.max_steps)

@@ -25,7 +25,7 @@ from transformers.pytorch_utils import Conv1D
 
 from policies import Mistake
 from policies.codec import Codec
-from policies.model_names import TeamOptions
+from policies.model_names import TeamOptions, located
 
 # Mean differences of log-probabilities over several tokens, in nats, that rounding explains. In 32
 # and 4 bits the largest difference of one token was 2e-6. In 16 bits a logit of 16 to 32 is itself
@@ -51,6 +51,9 @@ class SharedModel(nn.Module):
     def __init__(self, model, tokenizer, agents: list[int], options: TeamOptions):
         super().__init__()
         self.codec = Codec(model, tokenizer, options.template_arg)
+        self.about = f"{model.name_or_path}, {model.num_parameters():,} parameters"
+        if located(model.name_or_path) != model.name_or_path:
+            self.about += ", made for this project's tasks (tiny/README.md)"
         self.agents = agents
         self.policy_of = {agent: agent for agent in agents}
         if options.share:

@@ -20,7 +20,11 @@ from training.report import NEXT
 README = (ROOT / "README.md").read_text()
 RESULTS = sorted((ROOT / "docs/results").glob("*.md"))
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *RESULTS]
-PAGES += [*ROOT.glob("[br]e*/README.md"), *(ROOT / "examples").glob("*/README.md")]
+PAGES += [
+    *ROOT.glob("[br]e*/README.md"),
+    ROOT / "tiny/README.md",
+    *(ROOT / "examples").glob("*/README.md"),
+]
 TEXT = "\n".join([*(page.read_text() for page in PAGES), train.__doc__, evaluation.__doc__, NEXT])
 COMMANDS = sorted(set(re.findall(r"python (?:train|eval)\.py[^`\n#|;(]*", TEXT)))
 PLUGIN = "my_task.py"

@@ -160,6 +160,9 @@ def test_a_run_writes_what_it_promises(trained, tmp_path):
     card = (trained / "agents/1/README.md").read_text()
     both = (summary[when]["return"] for when in ("before", "after"))
     assert "maximum: {:.3f} before, {:.3f} after".format(*both) in card
+    [base] = read_json(trained / "args.json")["models"]
+    assert base.startswith("tiny, 853,120 parameters, made for this project")
+    assert base in card
     moved = shutil.copytree(trained, tmp_path / "my run")
     assert f"train.py --resume '{moved}' --max" in report(moved)
     assert "max_steps: 2\n" in (moved / "hparams.yaml").read_text()

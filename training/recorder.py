@@ -189,7 +189,9 @@ class Recorder(L.Callback):
         if not trainer.is_global_zero:
             return
         for agent in module.team.policies():
-            card = model_card(self.record, agent, module.rollout.task.reward, self.summary)
+            about = module.team.base_of[agent].about
+            task = module.rollout.task
+            card = model_card(self.record, agent, about, task.reward, self.summary)
             write_whole(self.directory / f"agents/{agent}/README.md", card)
         head = {"steps": module.global_step, "seconds": time.perf_counter() - self.start}
         (self.directory / "eval.json").unlink(missing_ok=True)  # it was of the agents before

@@ -20,10 +20,10 @@ tags: [magrpo]
 {hub}---
 # Agent {agent} of {num_agents}, task {task}
 
-MAGRPO (arXiv 2508.04652) trained this agent's team from `{base}`, with reward `{reward}` for
-all of them. (--freeze, if it stands below, names agents that did not learn.) The return on
-held-out problems, sampled, as a share of the maximum: {before} before, {after} after. The code
-was of commit {commit}. The commands:
+MAGRPO (arXiv 2508.04652) trained this agent's team, with reward `{reward}` for all of them.
+(--freeze, if it stands below, names agents that did not learn.) The base model: {about}.
+The return on held-out problems, sampled, as a share of the maximum: {before} before, {after} after.
+The code was of commit {commit}. The commands:
 
     {commands}
 """
@@ -49,7 +49,7 @@ def describe(module) -> str:
     ]
     for number, base in enumerate(module.team.bases):
         name = module.team.options.model[base.agents[0]]
-        lines.append(f"base {number}: {name}, agents {base.agents}")
+        lines.append(f"base {number}: {base.about}; agents {base.agents}")
         if base.codec.tokenizer.chat_template and base.codec.raw:
             print(
                 f"warning: {name} has a chat template and prompts go to it as raw text: "
@@ -92,15 +92,18 @@ def dry_run(module) -> None:
     )
 
 
-def model_card(record: dict, agent: int, reward: str, summary: dict) -> str:
-    """Return the README.md of a trained agent, for the hub. record: of args.json."""
+def model_card(record: dict, agent: int, about: str, reward: str, summary: dict) -> str:
+    """Return the README.md of a trained agent, for the hub.
+
+    record: of args.json. about: what its base is.
+    """
     flags = record["args"]
     base = flags["model"][agent]
     values = flags | {
         "library": "peft" if flags["lora_rank"] else "transformers",
         "hub": "" if Path(located(base)).exists() else f"base_model: {base}\n",
         "agent": agent,
-        "base": base,
+        "about": about,
         "reward": reward,
         "commit": ", then ".join(record["code"]),
         "commands": "\n    ".join(record["commands"]),

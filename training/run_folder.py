@@ -190,14 +190,16 @@ def read_args(directory: Path) -> dict:
     return record
 
 
-def make_record(earlier: dict, args, splits: dict[str, list], scorer) -> dict:
+def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
     """Return args.json. earlier: that of the run that goes on with these flags, {} for a new run.
 
     The lists hold what every process that trained the run had.
     """
     flags = dataclasses.asdict(args) | {"model": list(map(recorded_name, args.model))}
+    scorer = module.rollout.reward
     record = earlier or {
         "versions": {name: version(name) for name in PACKAGES},
+        "models": [base.about for base in module.team.bases],
         "bases": {recorded_name(name): fingerprint(name) for name in args.model},
         "items": {split: digest(items) for split, items in splits.items()},
         "maximum": scorer.maximum,
