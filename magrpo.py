@@ -147,6 +147,8 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         rloo, none 1
         std        not a constant
         max        not a constant. It follows E[R] - E[best of G] / G, a bias against the best.
+
+    ValueError: another mode, which would train as one of these without a word.
     """
     if mode == "none":
         return returns
@@ -159,6 +161,8 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         return centred * (group / max(group - 1, 1))
     if mode == "std":  # GRPO's division, by the population deviation
         return centred / (returns.std(-1, keepdim=True, correction=0) + 1e-4)
+    if mode not in ("mean", "max"):
+        raise ValueError(f"advantages() has no branch for {mode!r}")
     return centred
 
 
@@ -569,7 +573,10 @@ class MAGRPO(L.LightningModule):
         self.rollout = Rollout(team, task, reward, episode)
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
-        self.norms: list[float] = []  # the agents' gradient norms in the latest step
+        # Of the latest step, by agent and by the name of what else trains: gradient norms, rates.
+        self.norms: dict[int | str, float] = {}
+        self.rates: dict[int | str, float] = {}
+        self.scalars: dict[str, float] = {}  # what else a step logs, by its name in metrics.jsonl
         self.skipped = 0  # latest steps in a row whose gradients were not finite
 
     def training_step(self, batch, batch_idx):
@@ -584,7 +591,7 @@ class MAGRPO(L.LightningModule):
                 self.compute_gradients(self.rows())  # step 6
             fell_back = self.team.falls_back(self.learned)
         with self.rollout.timed("update"):
-            self.norms = self.update()  # step 7
+            self.update()  # step 7
 
     def play(self, count: int) -> list[list[Node]]:
         """Return the rollout of the next `count` problems, a function of the seed and the step."""
@@ -673,42 +680,49 @@ class MAGRPO(L.LightningModule):
         self.learned = [row for row in rows if row.coef != 0.0 or self.algorithm.kl_coef]
         halving(self.team.bases, lambda: self.set_gradients(self.learned))
 
-    def update(self) -> list[float]:
-        """Take one step of every policy. Return the agents' gradient norms.
+    def update(self) -> None:
+        """Take one step of all that trains. Every optimizer group has its own norm, clip and rate.
 
-        A step whose norms are not finite would ruin every weight. It is skipped for all agents.
-        FloatingPointError: three in a row were.
+        A step whose norms are not finite would ruin every weight. It is skipped for all groups.
+        Mistake: three in a row were.
         """
         options = self.algorithm
         optimizer = self.optimizers()
         factor = learning_rate_factor(
             self.global_step, options.lr_schedule, options.warmup_steps, options.max_steps
         )
-        self.learning_rates = [rate * factor for rate in options.lr]
-        for agent, group in zip(self.team.policies(), optimizer.param_groups, strict=True):
-            group["lr"] = self.learning_rates[agent]
-        groups = [group["params"] for group in optimizer.param_groups]  # one per policy
         limit = options.grad_clip or math.inf
-        processes.sum_gradients(list(itertools.chain(*groups)))
-        norms = [float(nn.utils.clip_grad_norm_(group, limit)) for group in groups]
-        if all(map(math.isfinite, norms)):
+        groups = optimizer.param_groups
+        processes.sum_gradients([p for group in groups for p in group["params"]])
+        for group in groups:
+            name = group.get("agent", group.get("name"))
+            group["lr"] = group["rate"] * factor
+            self.rates[name] = group["lr"]
+            self.norms[name] = float(nn.utils.clip_grad_norm_(group["params"], limit))
+        for agent in range(self.team.size):
+            policy = self.team.policy_of(agent)
+            self.rates[agent] = self.rates[policy]
+            self.norms[agent] = self.norms[policy]
+        if all(map(math.isfinite, self.norms.values())):
             self.skipped = 0
         else:
-            self.skip(norms)
+            self.skip()
         optimizer.step()
-        norm_of = dict(zip(self.team.policies(), norms, strict=True))
-        return [norm_of[self.team.policy_of(agent)] for agent in range(self.team.size)]
 
-    def skip(self, norms: list[float]) -> None:
+    def skip(self) -> None:
         """Drop the gradients, so that the step counts and changes nothing."""
         self.skipped += 1
         if self.skipped == 3:
-            raise Mistake(f"gradient norms {norms}: the third step in a row")
-        print(f"warning: gradient norms {norms}: the step is skipped", file=sys.stderr)
+            raise Mistake(f"gradient norms {self.norms}: the third step in a row")
+        print(f"warning: gradient norms {self.norms}: the step is skipped", file=sys.stderr)
         self.optimizers().zero_grad()
 
     def set_gradients(self, rows: list[Row]) -> None:
-        """Set the gradients of the policies' losses, in micro-batches that add up."""
+        """Set the gradients of the policies' losses, in micro-batches that add up.
+
+        Where memory runs out it is called again with smaller ones (`halving`). So whatever else is
+        fitted gets its gradient here, and takes its step in `update`.
+        """
         self.optimizers().zero_grad()
         if self.algorithm.kl_coef:
             self.team.score(rows, self.sampling, frozen=True)
@@ -730,8 +744,16 @@ class MAGRPO(L.LightningModule):
         self.manual_backward(loss)
 
     def configure_optimizers(self):
-        groups = [{"params": self.team.parameters_of(agent)} for agent in self.team.policies()]
-        return torch.optim.Adam(groups, betas=(0.9, 0.99), fused=True)  # `update` sets the rates
+        """Return Adam over the policies' groups, each known by its agent. `update` sets the rates.
+
+        What else trains is a group with a "name" and a "rate" of its own
+        (examples/credit/critic.diff).
+        """
+        groups = []
+        for agent in self.team.policies():
+            parameters = self.team.parameters_of(agent)
+            groups.append({"params": parameters, "agent": agent, "rate": self.algorithm.lr[agent]})
+        return torch.optim.Adam(groups, betas=(0.9, 0.99), fused=True)
 
     def train_dataloader(self):
         """Return endless empty batches: the problems of a step depend on its number alone."""

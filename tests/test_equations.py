@@ -71,6 +71,11 @@ def test_advantages_of_a_known_group(mode, low, high):
     torch.testing.assert_close(advantages(returns, mode), want)
 
 
+def test_a_choice_without_its_branch_trains_nothing():
+    with pytest.raises(ValueError, match="no branch for 'median'"):
+        advantages(doubles([0, 1]), "median")
+
+
 @pytest.mark.parametrize("mode", ["mean", "rloo", "std", "max"])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
 @pytest.mark.parametrize("group", [1, 3])

@@ -203,7 +203,10 @@ def test_an_update_is_the_written_one(agents, share, argv, monkeypatch):
     policies = 1 if share else agents
     groups = []
     for agent in range(policies):
-        groups.append({"params": team.parameters_of(agent), "lr": args.lr[agent]})
+        rate = args.lr[agent]
+        groups.append(
+            {"params": team.parameters_of(agent), "agent": agent, "lr": rate, "rate": rate}
+        )
     # Adam would make much of rounding where a gradient is hardly more than that.
     monkeypatch.setattr(MAGRPO, "configure_optimizers", lambda _: torch.optim.SGD(groups, RATE))
     monkeypatch.setattr(logprobs, "update_tokens", lambda *_: 20 if args.kl_coef else 512)
@@ -246,7 +249,7 @@ def test_an_update_is_the_written_one(agents, share, argv, monkeypatch):
     norms = [float(torch.nn.utils.clip_grad_norm_(group["params"], limit)) for group in groups]
     optimizer.step()
     assert_same_gradients(got, moves(team, start))
-    assert_close(module.norms, norms * (agents // policies))
+    assert_close(list(module.norms.values()), norms * (agents // policies))
     assert max(norms) > 1
     rates = {name: rate for name, rate in measure(module).items() if name.startswith("lr")}
     assert rates == ({"lr/0": 0.2, "lr/1": 0.1} if args.lr[-1] < RATE else {"lr": RATE})
@@ -258,6 +261,40 @@ RATE = 0.2
 def moves(team, start):
     """By what an optimizer of rate RATE has moved each parameter: the sum of its gradients."""
     return {name: (p.detach() - start[name]) / RATE for name, p in team.named_parameters()}
+
+
+def test_what_trains_is_known_by_its_name(monkeypatch):
+    """Wherever its group stands, it has a norm, a clip and a rate of its own. A policy moves as it
+    does without the others."""
+    alone, team = small_team(), small_team()
+    start = snapshot(team)
+    step(make(long_answers, "--lr 0.2 0.1", team=alone))
+    weight = torch.nn.Parameter(torch.ones(2))
+    policies = MAGRPO.configure_optimizers
+    gradients = MAGRPO.set_gradients
+
+    def with_critic(module):
+        *groups, last = policies(module).param_groups
+        critic = {"params": [weight], "name": "critic", "rate": 0.5}
+        return torch.optim.Adam([last, critic, *groups], betas=(0.9, 0.99), fused=True)
+
+    def fitted(module, rows):
+        gradients(module, rows)
+        (weight * torch.tensor([3.0, 4.0])).sum().backward()
+        module.scalars["critic/loss"] = 7.0
+
+    monkeypatch.setattr(MAGRPO, "configure_optimizers", with_critic)
+    monkeypatch.setattr(MAGRPO, "set_gradients", fitted)
+    metrics = measure(step(make(long_answers, "--lr 0.2 0.1", team=team)))
+    for got, want in zip(team.parameters(), alone.parameters(), strict=True):
+        assert torch.equal(got, want)
+    assert moved(team, start)
+    assert weight.grad.tolist() == pytest.approx([0.6, 0.8])
+    assert weight.tolist() == pytest.approx([0.5, 0.5])  # Adam's first step is the rate
+    assert metrics["grad_norm/critic"] == pytest.approx(5.0)
+    assert metrics["critic/loss"] == 7.0
+    rates = [metrics[f"lr/{name}"] for name in (0, 1, "critic")]
+    assert rates == [0.2, 0.1, 0.5]
 
 
 def test_metrics_do_not_depend_on_padding():
@@ -315,7 +352,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch, capsys):
     monkeypatch.setattr(magrpo, "policy_loss", lambda *args: real(*args) * float("nan"))
     for number in range(2):
         assert measure(step(module, number))["skipped"] == 1
-    assert "gradient norms [nan, nan]: the step is skipped" in capsys.readouterr().err
+    assert "gradient norms {0: nan, 1: nan}: the step is skipped" in capsys.readouterr().err
     with pytest.raises(FloatingPointError, match="the third step in a row"):
         step(module, 2)
     assert moved(module.team, before) == set()

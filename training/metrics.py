@@ -36,12 +36,13 @@ def measure(module) -> Measures:
     if module.team.options.lora_rank and not truncated:
         metrics |= divergences(module, nodes)
     for agent in range(module.team.size):
-        metrics[f"grad_norm/{agent}"] = module.norms[agent]
         metrics |= completions(nodes, agent)
+    metrics |= {f"grad_norm/{name}": norm for name, norm in module.norms.items()}
     metrics |= logp_differences(module)
     metrics["skipped"] = module.skipped > 0
-    rates = {f"lr/{agent}": rate for agent, rate in enumerate(module.learning_rates)}
+    rates = {f"lr/{name}": rate for name, rate in module.rates.items()}
     metrics |= rates if len(set(rates.values())) > 1 else {"lr": rates["lr/0"]}
+    metrics |= module.scalars
     seconds = module.rollout.seconds
     metrics |= {f"seconds/{name}": value for name, value in seconds.items()}
     metrics["seconds/step"] = sum(seconds.values())
