@@ -5,10 +5,11 @@ BIN := .venv/bin
 
 setup: .venv/ready
 
-.venv/ready: requirements.txt
+.venv/ready: requirements.txt pyproject.toml
 	@echo "installing torch and others into .venv: a few minutes, without a word"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $@
 
 .venv/dev: .venv/ready requirements-dev.txt

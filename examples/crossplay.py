@@ -10,12 +10,9 @@ greedy returns on 100 test problems. The runs have to agree in their flags.
 
 import itertools
 import statistics
-import sys
-from pathlib import Path
 
 import pandas
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
 import train
 from evaluation.players import Player, load_agents
 from policies import Mistake

@@ -1,4 +1,4 @@
-"""The naive loop of MAGRPO, to read first: PYTHONPATH=. python examples/loop.py
+"""The naive loop of MAGRPO, to read first: python examples/loop.py
 
 Two agents learn to divide Python problems. A step samples, scores every pair of their responses,
 computes advantages, takes one step on the loss and prints. The weights are exactly those of

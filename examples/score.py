@@ -9,9 +9,7 @@ reward and the reward's parts. A reward that asks a language model asks --model.
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
 import train
 from policies import Mistake
 from policies.loading import device, load_base

@@ -5,10 +5,8 @@
 An adapter is merged into its base. A .gguf needs pip install gguf.
 """
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig

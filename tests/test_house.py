@@ -9,6 +9,7 @@ import graphlib
 import os
 import shutil
 import sys
+import tomllib
 from collections import defaultdict
 
 import pytest
@@ -72,6 +73,15 @@ def test_imports_run_one_way():
         graphlib.TopologicalSorter(arrows).prepare()  # raises CycleError, with the cycle
     for room, others in IMPORTS.items():
         assert rooms[room] <= others, room
+
+
+def test_what_is_installed_is_what_a_program_imports():
+    """`make setup` does it. The project is installed without what can be deleted."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    installed = project["tool"]["setuptools"]
+    rooms = [pattern.rstrip("*") for pattern in installed["packages"]["find"]["include"]]
+    names = {name.partition(".")[0] for name in modules()}
+    assert {*installed["py-modules"], *rooms} == names - {"examples"}
 
 
 def test_a_break_finds_its_text_and_its_test():

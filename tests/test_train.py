@@ -235,13 +235,15 @@ def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(code, share,
     """A chain's later turns have one sample a node: their group is all lines of the problem."""
     file = tmp_path / "mine.py"
     file.write_text(f"def mine(item, texts):\n    return {code}\nmine.maximum = 999.0\n")
+    model = copied_model(tmp_path / "model")
+    edit_json(model / "tokenizer_config.json", chat_template="# A\n{{ messages[0].content }}")
     flags = f"--turns 2 --branching chain --num-generations 3 --reward {file}:mine --dry-run"
-    train.main(words(SMALL, flags))
+    train.main(words(SMALL, flags, f"--model {model} --chat-template"))
     said = capsys.readouterr().out
     for text in (
         "memory expected",
         "turn 0: 18 joint responses, mean reward",
-        "agent 1 was asked:",
+        "agent 1 was asked:\n# A\ndef ",
         f"so that they teach nothing: {share}",
     ):
         assert text in said

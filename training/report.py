@@ -75,7 +75,12 @@ def dry_run(module) -> None:
             f"\nturn {turn}: {len(rewards)} joint responses, mean reward {rewards.mean():.3f} "
             f"of {module.rollout.reward.maximum:g}. One of them:"
         )
-        print(shown(sample_record(nodes[0], 0)))
+        record = sample_record(nodes[0], 0)
+        for agent, prompt in enumerate(nodes[0].prompts):
+            codec = module.team.base_of[agent].codec
+            if not codec.raw:  # the model reads what its chat template made
+                record["prompts"][agent] = codec.tokenizer.decode(prompt)
+        print(shown(record))
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
     rows = module.rows()
 
