@@ -12,7 +12,9 @@ A server holds a frozen base and gets the agents' adapters. Scoring and the upda
 """
 
 import asyncio
+import contextlib
 import hashlib
+import math
 import os
 import shutil
 import tempfile
@@ -66,9 +68,10 @@ class Engine:
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="engine", daemon=True).start()
         answer = self.wait(self.ask("list its models", "/models"))
-        card = next(card for card in answer["data"] if not card.get("parent"))  # no adapter
-        self.model = card["id"]  # the base's name
-        base.codec.context = min(base.codec.context, card["max_model_len"])
+        with self.reading(answer):
+            card = next(card for card in answer["data"] if not card.get("parent"))  # no adapter
+            self.model = card["id"]  # the base's name
+            base.codec.context = min(base.codec.context, card["max_model_len"])
 
     def wait(self, work):
         """Return a coroutine's result. A signal that ends the rollout ends its requests, too."""
@@ -88,6 +91,17 @@ class Engine:
             reason = f"{error} {error.__cause__ or ''}"
             raise EngineError(f"the engine at {self.url} cannot {task}: {reason:.250}") from error
 
+    @contextlib.contextmanager
+    def reading(self, answer):
+        """Raise an EngineError for every error within: the answer is not what vLLM's would be."""
+        try:
+            yield
+        except Exception as error:  # many types: a field that is missing, or null, or a text
+            raise EngineError(
+                f"the engine at {self.url} answers as vLLM never does ({error!r:.150}): "
+                f"{answer!r:.250}"
+            ) from error
+
     def sample(
         self,
         prompts: Sequence[tuple[int, ...]],
@@ -104,7 +118,7 @@ class Engine:
         seeds = numbers.long().tolist()
         samples = uniforms.shape[1]
 
-        async def answers() -> list[list[dict]]:
+        async def answers() -> list[dict]:
             policies = [self.base.policy_of[agent] for agent in agents]
             await asyncio.gather(*map(self.load, {*policies}))
             requests = []
@@ -114,12 +128,9 @@ class Engine:
             return await asyncio.gather(*requests)
 
         groups = []
-        for choices, text in zip(self.wait(answers()), begun, strict=True):
+        for answer, text in zip(self.wait(answers()), begun, strict=True):
             responses = []
-            for choice in choices:
-                reason = choice["finish_reason"]
-                if reason not in ("stop", "length"):
-                    raise EngineError(f"the engine at {self.url} gives no whole response: {reason}")
+            for choice in self.choices(answer, samples, sampling.max_new_tokens):
                 tokens = choice["token_ids"]
                 logps = choice["logprobs"]["token_logprobs"]
                 entropy = [-logp for logp in logps]
@@ -127,9 +138,27 @@ class Engine:
             groups.append(responses)
         return groups
 
+    def choices(self, answer: dict, samples: int, most: int) -> list[dict]:
+        """Return an answer's samples in order. EngineError: one is not there, or not whole."""
+        ids = range(self.base.net.get_input_embeddings().num_embeddings)
+        with self.reading(answer):
+            choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+            if [choice["index"] for choice in choices] != list(range(samples)):
+                raise ValueError(f"{len(choices)} choices for n = {samples}")
+            for choice in choices:
+                tokens = choice["token_ids"]
+                logps = choice["logprobs"]["token_logprobs"]
+                if choice["finish_reason"] not in ("stop", "length") or not tokens:
+                    raise ValueError("no whole response")
+                if len(tokens) > most or any(token not in ids for token in tokens):
+                    raise ValueError(f"not {most} ids of {len(ids)} tokens at most")
+                if len(logps) != len(tokens) or not all(map(math.isfinite, logps)):
+                    raise ValueError("not one finite log-probability for each token")
+        return choices
+
     async def complete(
         self, model: str, prompt: tuple, seed: int, samples: int, sampling: Sampling
-    ) -> list[dict]:
+    ) -> dict:
         """Return samples. Each has its tokens' ids and log-probabilities, its end included."""
         body = {
             "model": model,
@@ -150,8 +179,7 @@ class Engine:
             "logprobs": 0,  # of the sampled tokens alone
             "return_token_ids": True,
         }
-        answer = await self.ask("sample", "/completions", body)
-        return sorted(answer["choices"], key=lambda choice: choice["index"])
+        return await self.ask("sample", "/completions", body)
 
     async def load(self, policy: int) -> None:
         """Load the adapter of this agent's policy into the server, where it has changed.

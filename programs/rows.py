@@ -79,8 +79,17 @@ def fifths(rows: list, split: str) -> list:
     return rows[slice(*ends[split])]
 
 
+def _unique(fields: list[tuple]) -> dict:
+    """Return the dict of names and values. Mistake: a name comes twice, so a value is lost."""
+    row = dict(fields)
+    if len(row) < len(fields):
+        names = [name for name, _ in fields]
+        raise Mistake(f"field {max(names, key=names.count)!r} comes twice")
+    return row
+
+
 def _json(file) -> Iterator[tuple[int, object]]:
-    rows = json.load(file)
+    rows = json.load(file, object_pairs_hook=_unique)
     if not isinstance(rows, list):
         rows = [rows]
     yield from enumerate(rows, 1)
@@ -91,7 +100,7 @@ def _jsonl(file) -> Iterator[tuple[int, object]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
             raise Mistake(f"row {number} is not one JSON object ({error})") from error
         yield number, row
@@ -99,17 +108,20 @@ def _jsonl(file) -> Iterator[tuple[int, object]]:
 
 def _csv(file) -> Iterator[tuple[int, dict]]:
     csv.field_size_limit(1 << 30)
-    reader = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", newline=""), strict=True)
-    for number, row in enumerate(reader, 1):
-        if None in row or None in row.values():
+    reader = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), strict=True)
+    header = next(reader, [])
+    for number, values in enumerate(filter(None, reader), 1):
+        if len(values) != len(header):
             raise Mistake(f"row {number} has not the header's fields")
-        yield number, row
+        yield number, _unique(list(zip(header, values, strict=True)))
 
 
 def _parquet(file) -> Iterator[tuple[int, dict]]:
     from pyarrow import parquet
 
-    yield from enumerate(parquet.read_table(file).to_pylist(), 1)
+    table = parquet.read_table(file)
+    _unique([(name, None) for name in table.column_names])
+    yield from enumerate(table.to_pylist(), 1)
 
 
 READERS = {".json": _json, ".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

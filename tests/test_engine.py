@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import (
+    VOCAB,
     LocalServer,
     assert_close,
     assert_same_gradients,
@@ -53,7 +54,6 @@ class Server(LocalServer):
         self.adapters = {}
         self.context = 512
         self.offset = 0.0  # by how much the log-probabilities are wrong
-        self.reason = "stop"  # why a response ends
         self.raw = False  # whether they are of the model's own distribution
         self.left = math.inf  # completions until it dies
 
@@ -111,7 +111,7 @@ class Server(LocalServer):
         choices = []
         for index, row in enumerate(rows):
             logprobs = {"token_logprobs": [logp + self.offset for logp in row.logps]}
-            choice = {"index": index, "token_ids": row.tokens, "finish_reason": self.reason}
+            choice = {"index": index, "token_ids": row.tokens, "finish_reason": "stop"}
             choices.append(choice | {"logprobs": logprobs})
         return 200, {"choices": choices[::-1]}
 
@@ -200,9 +200,26 @@ def test_an_adapter_moves_when_it_has_changed_under_a_new_name(server):
     assert len(server.adapters) == 3
 
 
-def test_a_response_that_the_server_did_not_end_is_refused(server):
-    server.reason = "abort"
-    with pytest.raises(EngineError, match="gives no whole response: abort"):
+NAN = {"token_logprobs": [math.nan]}
+WRONG = [  # what each sample of an answer is, how many are lost, what the one line names
+    ({}, 1, "2 choices for n = 3"),
+    ({"index": 0}, 0, "3 choices for n = 3"),
+    ({"finish_reason": "abort"}, 0, "no whole response.*abort"),
+    ({"token_ids": None}, 0, "TypeError"),
+    ({"token_ids": []}, 0, "no whole response"),
+    ({"token_ids": [VOCAB]}, 0, "not 8 ids of 24 tokens at most"),
+    ({"logprobs": {}}, 0, "KeyError"),
+    ({"token_ids": [5], "logprobs": NAN}, 0, "one finite log-probability"),
+    ({"token_ids": [5, 5]}, 0, "one finite log-probability"),
+]
+
+
+@pytest.mark.parametrize(("change", "lost", "named"), WRONG)
+def test_an_answer_that_is_not_whole_is_refused(change, lost, named, server):
+    choice = {"token_ids": [5], "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}}
+    choices = [{"index": n} | choice | change for n in range(3 - lost)]
+    server.completions = lambda body: (200, {"choices": choices})
+    with pytest.raises(EngineError, match=f"answers as vLLM never does .*{named}"):
         ask(connected(server), (0, (5, 9, 7)))
 
 
@@ -243,6 +260,7 @@ def other_base():
     ("wrong", "error"),
     [
         ({"load_lora_adapter": lambda body: (404, "Not Found")}, "cannot load an adapter .* 404.*"),
+        ({"models": lambda body: (200, {"data": [{"id": "a"}]})}, "KeyError\\('max_model_len"),
         ({"offset": -0.6}, "0.6 nats off"),
         ({"left": 0}, "cannot sample: Connection error"),
         ({"completions": lambda body: time.sleep(9)}, "cannot sample: Request timed out"),
