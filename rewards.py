@@ -61,6 +61,7 @@ from programs.texts import (
 )
 
 Scores = dict[str, float]  # the parts of a reward
+EQUAL = 1e-9  # the largest difference between rewards that are equal but for rounding
 
 # --------------------------------------------------------------------------------------------------
 # 1. Code: Python functions of several agents, run on the item's tests

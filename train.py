@@ -31,8 +31,9 @@ from training.flags import (
     named,
     optional,
     part_of,
+    whole_path,
 )
-from training.items import check_items, check_prompts
+from training.items import check_items, check_prompts, repeated
 from training.plugins import find_reward, make_task, plug_in
 from training.terminal import drop_output, fail, is_first, quiet
 
@@ -74,6 +75,7 @@ class Args:
     )
     data: str | None = optional(
         "file of problems: JSON, JSONL, CSV (also .gz) or Parquet (the task's own)",
+        whole_path,
         metavar="FILE",
     )
     turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
@@ -281,13 +283,15 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
 
     --bits that were not given are the run's.
     """
-    recorded = recorded_flags(directory)
-    if args.engine and recorded.get("engine"):
-        recorded["engine"] = args.engine  # a server may have moved
+    run = Args(**recorded_flags(directory))
+    resolve(run)
+    if args.engine and run.engine:
+        run.engine = args.engine  # a server may have moved
     if args.bits is None:
-        args.bits = recorded["bits"]
-    for name, value in recorded.items():
-        given = getattr(args, name)
+        args.bits = run.bits
+    flags = run_folder.recorded(args)
+    for name, value in run_folder.recorded(run).items():
+        given = flags[name]
         if given != value and name not in ASIDE | may_change:
             raise Mistake(
                 f"{directory} has another --{name.replace('_', '-')} ({value}, and not {given}): "
@@ -417,10 +421,13 @@ def train(args: Args) -> None:
         from training.report import describe, dry_run, report
 
         module, held_out = build(args, prepared)
+        task, _, splits = prepared
         print(describe(module), flush=True)
+        if names := repeated(splits, task.field):
+            said = ", ".join(names)
+            print(f"held-out problems that stand in train, too: {len(names)} ({said:.300})")
         if args.dry_run:
             return dry_run(module)
-        *_, splits = prepared
         if earlier:
             run_folder.check_run(directory, earlier, args.model)
             for split, items in splits.items():

@@ -38,11 +38,14 @@ def recorded_name(name: str) -> str:
     """Return the name that a run or an agent records for a model.
 
     An embedded model is "tiny", "tiny/half", ... This name holds in every clone of the project.
+    The path of another folder is whole.
     """
     path = Path(name).resolve()
-    if path.is_dir() and path.is_relative_to(EMBEDDED):
+    if not path.is_dir():
+        return name
+    if path.is_relative_to(EMBEDDED):
         return path.relative_to(EMBEDDED.parent).as_posix()
-    return name
+    return str(path)
 
 
 def located(name: str) -> str:

@@ -11,6 +11,7 @@ import functools
 import itertools
 import pickle
 import traceback
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,8 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
 from policies import Mistake
+
+PATIENCE = timedelta(seconds=30)  # in which all processes that fail alike have failed
 
 
 class Processes(DDPStrategy):
@@ -79,6 +82,25 @@ def gather(message) -> list:
         with _meeting():
             dist.all_gather_object(answers, message, group=_control())
     return answers
+
+
+def all_come() -> bool:
+    """Return whether all processes come here, as where all of them fail alike.
+
+    One that fails alone waits for the others, which wait for it in another meeting. So this one is
+    over a group of its own, which all of them make by calling this once where none has failed.
+    """
+    if place()[1] > 1:
+        try:
+            dist.monitored_barrier(_failures(), PATIENCE)
+        except RuntimeError:
+            return False
+    return True
+
+
+@functools.cache
+def _failures():
+    return dist.new_group(backend="gloo")
 
 
 @contextlib.contextmanager

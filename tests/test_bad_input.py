@@ -41,7 +41,6 @@ def whole(tmp_path_factory):
     files = {
         "taken/file": "",
         "adapter/adapter_config.json": "",
-        "twice.args": "--model a\n--model b",
         "quote.args": "--task-arg text=don't",
         "mine.py": TASK,
         "none.py": NO_ITEMS,
@@ -97,12 +96,12 @@ train --top-p 1.5                               --top-p: '1.5' is not: float in 
 train --lr nan                                  --lr: 'nan' is not: float in [0, inf]
 train --advantage maxrl                         invalid choice: 'maxrl' (choose from 'mean',
 train --model a b c                             --model names 3 for 2 agents
-train @twice.args                               --model is given twice
 train @quote.args                               --task-arg text=don't: No closing quotation
 train --freeze 2                                --freeze: the agents are 0 to 1
 train --freeze 0 1                              one has to learn
 train --init nowhere                            --init nowhere: there is no run and no agent
-train --run=                                    argument --run: the value is empty
+train --run=                                    --run=: the value is empty
+train --eval-every 1 --eval-limit none          --eval-every evaluates --eval-limit problems
 train --num-generations 1                       --num-generations 1 trains nothing
 train --lora-rank 0 --bits 4                    --lora-rank 0 trains all weights: not with
 train --lora-rank 0 --engine http://a           --lora-rank 0 trains all weights: not with
@@ -138,9 +137,8 @@ train --init model                              is a whole model: --lora-rank 0
 train --resume run --max-steps 1                run has 2 steps: --max-steps 1 is behind
 train --resume run --run other                  run has another --run (
 train --resume run --dry-run                    run has another --dry-run (
-train --task humaneval --data missing.csv       No such file or directory: 'missing.csv'
+train --task humaneval --data missing.csv       missing.csv'
 eval --run nowhere                              there is no run (no nowhere/args.json)
-eval --run run --run run2                       --run is given twice
 eval --run run --method trainde                 trainde: what applies here is trained, naive
 eval --run run --method naive --single-model m  --single-model is of the method single
 eval --run run --single-model no/such-model     model 'no/such-model' is no folder
@@ -244,8 +242,10 @@ RESUME = "train --resume run --max-steps 3"
 PLAY = "eval --run run --limit 1 --method trained"
 ITEMS = 'return [{"task_id": split}]'
 SPOILED = [  # what is done, the command, what is named
-    (rows(cut_off=20), DATA, "cannot read x.jsonl: row 5 is not one JSON object"),
+    (rows(cut_off=20), DATA, "x.jsonl: row 5 is not one JSON object"),
     (rows(3, test=None), DATA, "x.jsonl, row 3: field 'test' is missing"),
+    (text("x.jsonl", '{"a": [{"b": 1, "b": 2}]}'), DATA, "(field 'b' comes twice)"),
+    (text("x.csv", "a,b,a\n\n1,2,3\n"), f"{DATA[:-5]}csv", "x.csv: field 'a' comes twice"),
     (rows(3, prompt="\ud800"), DATA, "x.jsonl, row 3: 'utf-8' codec can't encode"),
     (rows(5, prompt=LONG), DATA, "a prompt has"),
     (task('__file__ + ":reward"', "None"), MINE, "but None: give --reward"),
@@ -303,7 +303,9 @@ def test_an_error_in_a_users_file_is_pythons_traceback(old, new, named, place, c
     with pytest.raises(SystemExit) as stopped:
         train.main(["--task", "mine.py:Task", "--dry-run"])
     assert stopped.value.code == 1
-    said = "\n".join(capsys.readouterr().err.splitlines()[-5:])
+    out, err = capsys.readouterr()
+    assert ("stand in train, too: 2 (dev, test)" in out) == ("reward" in named[0])  # it was loaded
+    said = "\n".join(err.splitlines()[-5:])
     assert all(text in said for text in named), said
 
 

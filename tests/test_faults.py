@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import time
+import types
 
 import pytest
 import torch
@@ -71,8 +72,8 @@ def hang(*_):
 ERROR = "KeyError: 'broken'"
 LATE = "error: the reward did not answer within 2 s (the reward, for item {"
 BROKEN = [  # owner, function, its first call that is broken, how, exit status, error, steps kept
-    (Recorder, "evaluate", 2, error, 1, ERROR, 2),  # on dev, after the test problems
-    (Recorder, "evaluate", 2, send_signal, 130, "stopped by SIGTERM", 2),
+    (Recorder, "evaluate", 2, error, 1, ERROR, 4),  # on dev, after the test problems
+    (Recorder, "evaluate", 2, send_signal, 130, "stopped by SIGTERM", 4),
     (Recorder, "on_train_end", 1, error, 1, ERROR, 4),
     (Recorder, "shares", 4, error, 1, ERROR, 2),  # the task's scheme
     (MAGRPO, "set_gradients", 4, error, 1, ERROR, 3),  # no weight has moved
@@ -214,6 +215,19 @@ def test_a_process_ends(function, status):
 
 
 # --- files ----------------------------------------------------------------------------------------
+
+
+def test_old_agents_that_cannot_be_deleted_are_put_aside(tmp_path, monkeypatch, capsys):
+    """As on NFS, where another program holds a file open."""
+    monkeypatch.setattr(recorder, "save_agent", lambda base, agent, path: path.mkdir(parents=True))
+    monkeypatch.setattr(recorder.shutil, "rmtree", lambda *args, **options: None)
+    team = types.SimpleNamespace(policies=lambda: [0], base_of=[None])
+    trainer = types.SimpleNamespace(is_global_zero=True, global_step=1, save_checkpoint=print)
+    for _ in range(2):
+        Recorder(tmp_path, {}, {"args": {}}).save(trainer, types.SimpleNamespace(team=team))
+    assert (tmp_path / "agents/0").is_dir()
+    [aside] = tmp_path.glob("agents-*")
+    assert f"cannot delete old agents: delete {aside}" in capsys.readouterr().err
 
 
 def test_a_text_s_own_line_ends_split_no_line(tmp_path):

@@ -7,6 +7,7 @@ Each test starts the real command line, as Lightning, torchrun or SLURM would. S
 import os
 import signal
 import socket
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -115,6 +116,7 @@ def test_a_signal_to_one_process_ends_both_and_the_run_goes_on(
 
 FAILS = """
 import os, time
+from tasks import Coop
 from training import threads
 threads.LIMIT = 3
 calls = []
@@ -124,6 +126,10 @@ def reward(item, responses):
         BAD
     return float(len(responses[0]) % 3)
 reward.maximum = 2.0
+class Alike(Coop):
+    def scheme(self, item, responses):
+        if len(calls) > 20:
+            raise KeyError("alike")
 """
 
 
@@ -133,13 +139,15 @@ reward.maximum = 2.0
     [
         ("raise ValueError('not this')", "line 9, in reward"),
         ("time.sleep(9999)", "did not answer within"),
+        ("pass", "KeyError: 'alike'"),
     ],
 )
 def test_a_reward_that_fails_in_one_process_ends_both_and_loses_no_step(bad, said, tmp_path):
     path = tmp_path / "run"
     plugin = tmp_path / "mine.py"
     plugin.write_text(FAILS.replace("BAD", bad))
-    argv = f"--max-steps 50 --save-every 100 --reward {plugin}:reward --run {path}"
+    task = f"--task {plugin}:Alike" if bad == "pass" else ""
+    argv = f"{task} --max-steps 50 --save-every 100 --reward {plugin}:reward --run {path}"
     code, errors = end(start(TWO, argv))
     assert code in (1, 2)
     assert errors.count(said) == 1
@@ -175,6 +183,21 @@ def sum_of_two(rank, file):
         one.grad = torch.full((2,), 5.0)
     processes.sum_gradients(parameters)
     assert (both.grad.tolist(), one.grad.tolist(), none.grad) == ([2, 2], [5, 5], None)
+
+
+def come(rank, file, together):
+    meet = f"file://{file}"
+    torch.distributed.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+    assert processes.all_come()
+    if together or rank:
+        processes.PATIENCE = timedelta(seconds=60 if together else 0.1)
+        assert processes.all_come() == together
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_processes_find_out_whether_all_of_them_fail(together, tmp_path):
+    start_processes = torch.multiprocessing.start_processes
+    start_processes(come, (tmp_path / "meet", together), nprocs=2, start_method="fork")
 
 
 def test_gradients_are_none_only_where_no_process_has_one(tmp_path):

@@ -29,7 +29,7 @@ from helpers import (
 import train
 from policies.codec import Codec
 from tasks import CodeTask
-from training.items import check_items
+from training.items import check_items, repeated
 from training.recorder import Recorder
 from training.report import report
 from training.run_folder import code_version, read_records, run_folders
@@ -145,6 +145,8 @@ def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, caps
 
 def test_a_run_writes_what_it_promises(trained, tmp_path):
     assert args_of(trained)["max_steps"] == 2
+    files = [path for path in trained.rglob("*") if path.is_file()]
+    assert len({path.stat().st_mode for path in files}) == 1  # the umask's, as args.json has it
     metrics = read_records(trained / "metrics.jsonl")
     assert [row["step"] for row in metrics] == [0, 1]
     assert metrics[0].keys() >= NAMES
@@ -259,11 +261,36 @@ def test_a_step_is_a_line_that_says_if_nothing_was_taught(tmp_path, capsys):
         assert said.startswith(f"step 7 of 20: return 0.250 of 1, pass 0.50{text} (")
 
 
+def test_a_part_that_was_met_is_0_where_it_does_not_occur(tmp_path):
+    recorder = Recorder(tmp_path, {}, {"args": {}})
+    lines = [{"reward_std": 1.0, "reward/a": 1.0}, {"scheme/b": 0.5, "metric/c": 1.0}, {}]
+    for line in lines:
+        recorder.fill("step", line)
+    assert lines[1:] == [
+        {"scheme/b": 0.5, "metric/c": 1, "reward/a": 0},
+        dict.fromkeys(["reward/a", "scheme/b", "metric/c"], 0),
+    ]
+    recorder.fill("held out", lines[0])
+    assert lines[0].keys() == {"reward_std", "reward/a"}
+
+
+def test_held_out_problems_that_stand_in_train_are_named():
+    """By the text of the problem, or by all but the name where there is no text."""
+    items = [{"prompt": "a", "task_id": 1}, {"x": 1, "task_id": "x"}, {"x": 2}]
+    splits = {"train": items, "dev": [{"prompt": "a", "task_id": "y"}, {"x": 1}], "test": items[2:]}
+    assert repeated(splits, "prompt") == [
+        "y",
+        "{'x': 1, 'task_id': None}",
+        "{'x': 2, 'task_id': None}",
+    ]
+
+
 def test_flag_files_comments_and_later_flags(tmp_path):
     file = tmp_path / "x.args"
     file.write_text("# a recipe\n--lr 0.5  # high\n--num-generations 3\n")
     args = train.parse([f"@{file}", "--lr", "0.25"])
     assert (args.lr, args.num_generations) == ([0.25, 0.25], 3)
+    assert train.parse(["--model", "c", "d", "--model", "e"]).model == ["e", "e"]
     file.write_text("--model a b\n")
     assert train.parse([f"@{file}", "--model", "c"]).model == ["c", "c"]
     assert train.parse(["--model", "c", "d", f"@{file}"]).model == ["a", "b"]

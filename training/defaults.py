@@ -17,8 +17,8 @@ from policies.model_names import (
     located,
 )
 from training.flags import conflict, each
-from training.plugins import task_class
-from training.run_folder import check_base, find_run
+from training.plugins import make_task, plug_in, task_class
+from training.run_folder import check_base, find_run, is_base
 
 JOINTS = 4  # --joint from three agents on (docs/results/coop.md)
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
@@ -44,6 +44,9 @@ def resolve(args) -> None:
         args.optimism = float(learning >= 2 and args.joint not in (1, "aligned"))
     if wrong := conflict(args):
         raise Mistake(wrong)
+    reward = make_task(args).reward
+    if isinstance(reward, str):  # else `find_reward` refuses it
+        args.reward = plug_in(reward)
 
 
 def learning_rate(name: str, adapters: bool) -> float:
@@ -78,23 +81,33 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     """Return the folder that each agent starts from, with a new optimizer (--init).
 
     A name is that of a run, or the folder of one agent, as peft or transformers writes it. A run's
-    agent i becomes agent i, and its agent 0 becomes every agent that the run lacks. ValueError:
-    another base, or another rank or scale of the adapter. It would load and be worth nothing.
+    agent i becomes agent i. Where it is of another base, or not there, the run's first agent of the
+    same base does. Mistake: another base, or another rank or scale of the adapter. It would load
+    and be worth nothing.
     """
     folders = []
     for agent, name in enumerate(each("--init", names, len(team.model))):
         folder = find_run(name)
+        model = team.model[agent]
         if (folder / "agents").is_dir():
-            own = folder / f"agents/{agent}"
-            folder = own if own.is_dir() else folder / "agents/0"
-        check_agent(folder, team.model[agent], team)
-        folders.append(str(folder))
+            agents = [folder / f"agents/{agent}", *sorted(folder.glob("agents/*"))]
+            same_base = [path for path in agents if path.is_dir() and is_base(base_of(path), model)]
+            folder = [*same_base, folder / "agents/0"][0]
+        check_agent(folder, model, team)
+        folders.append(str(folder.resolve()))
     if team.share and len({*folders}) > len({*team.model}):
         raise Mistake(
             "--init names several agents, and with --share there is one policy: "
             f"give one agent's folder, such as {folders[0]}"
         )
     return folders
+
+
+def base_of(folder: Path) -> str | None:
+    """Return the fingerprint of an adapter's base, None where it is not known."""
+    if not is_adapter(folder):
+        return None
+    return fingerprint(located(adapter_config(folder)["base_model_name_or_path"]))
 
 
 def check_agent(folder: Path, model: str, team: TeamOptions) -> None:
@@ -113,8 +126,7 @@ def check_agent(folder: Path, model: str, team: TeamOptions) -> None:
                 f"--init {folder} is an adapter with {trained}, and the team has {needed} "
                 "(--lora-rank, --lora-alpha)"
             )
-        base = located(config["base_model_name_or_path"])
-        check_base(fingerprint(base), model, folder)
+        check_base(base_of(folder), model, folder)
     elif not (folder / "config.json").is_file():
         raise Mistake(f"--init {folder}: there is no run and no agent (no {ADAPTER})")
     elif team.lora_rank:

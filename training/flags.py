@@ -3,9 +3,12 @@
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import shlex
+import sys
+from pathlib import Path
 
 from policies import Mistake
 
@@ -64,27 +67,22 @@ class Parser(argparse.ArgumentParser):
 
     def convert_arg_line_to_args(self, line):
         try:
-            return shlex.split(line, comments=True)
+            words = shlex.split(line, comments=True)
         except ValueError as error:  # an apostrophe
             self.error(f"{line}: {error}")
+        self.check(words)
+        return words
 
-    def _read_args_from_files(self, strings):
-        """Refuse a flag of several values that one place gives twice.
+    def parse_known_args(self, args=None, namespace=None):
+        words = sys.argv[1:] if args is None else args
+        self.check(words)
+        return super().parse_known_args(words, namespace)
 
-        argparse calls this for the command line and for each flag file. A flag of the command line
-        may replace one of a file.
-        """
-        for action in self._actions:
-            given = [s for s in strings if s.partition("=")[0] in action.option_strings]
-            if action.nargs == "+" and len(given) > 1:
-                self.error(f"{given[0]} is given twice: give its values at once, {given[0]} A B")
-        return super()._read_args_from_files(strings)
-
-    def _get_value(self, action, text):
-        """Refuse "", which a shell makes of an unset name. argparse calls this for each value."""
-        if not text:
-            raise argparse.ArgumentError(action, "the value is empty")
-        return super()._get_value(action, text)
+    def check(self, words: list[str]) -> None:
+        """Refuse "", which a shell makes of an unset name."""
+        for before, word in itertools.pairwise(["", *words]):
+            if not word or (word.startswith("--") and word.endswith("=")):
+                self.error(f"{word or before}: the value is empty")
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
@@ -108,6 +106,11 @@ def assignment(word: str) -> tuple:
     with contextlib.suppress(ValueError):
         return name, json.loads(text)
     return name, text
+
+
+def whole_path(name: str) -> str:
+    """Return the path of a file that holds in every folder."""
+    return str(Path(name).resolve())
 
 
 def at_least(number, low, high=math.inf, words=()):
@@ -148,6 +151,8 @@ def conflict(args) -> str:
             return "--lora-rank 0 trains all weights: not with --kl-coef, --engine or other --bits"
     elif args.precision != "32-true":
         return "--precision is of trained weights: with adapters, give --bits 16"
+    if args.eval_every and args.eval_limit is None:
+        return "--eval-every evaluates --eval-limit problems, and that is none"
     if args.feedback and args.turns == 1:
         return "--feedback is told between turns: it needs --turns 2 or more"
     if args.num_generations == 1 and args.advantage != "none":

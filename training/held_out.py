@@ -9,7 +9,7 @@ from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
 from policies.codec import as_text
 from policies.sampling import Sampling
-from rewards import total
+from rewards import EQUAL, total
 from training.metrics import mean_parts, problem_returns
 from training.terminal import printable
 
@@ -39,9 +39,10 @@ def evaluate(module: MAGRPO, items: list[dict]) -> tuple[dict, list[Node]]:
     for prefix, samples in (("", EVAL_SAMPLES), ("greedy/", 0)):
         turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling)
         returns = problem_returns(turns, module.rollout)
-        deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
         measures[f"{prefix}return"] = statistics.fmean(returns)
-        measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
+        if max(returns) - min(returns) > EQUAL:  # equal values do not show their spread
+            error = statistics.stdev(returns) / math.sqrt(len(items))
+            measures[f"{prefix}return_se"] = error
         by_problem = [end_parts(root) for root in turns[0]]
         for name in dict.fromkeys(itertools.chain(*by_problem)):
             values = [parts.get(name, 0.0) for parts in by_problem]

@@ -26,6 +26,21 @@ def check_items(record: dict, split: str, items: list[dict]) -> None:
         )
 
 
+def repeated(splits: dict[str, list], field: str) -> list[str]:
+    """Return the names of the held-out problems that stand in train, too.
+
+    field: that of an item with the problem's text. Items without it are one problem where they are
+    equal but for the task_id.
+    """
+
+    def problem(item):
+        return str(item.get(field) or item | {"task_id": None})
+
+    trained = set(map(problem, splits["train"]))
+    both = [item for item in splits["dev"] + splits["test"] if problem(item) in trained]
+    return [str(item.get("task_id") or problem(item))[:40] for item in both]
+
+
 def check_prompts(rollout, items) -> None:
     """Raise ValueError if a prompt of the items' first turn cannot be used whole.
 

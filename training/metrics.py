@@ -13,7 +13,7 @@ import torch
 from policies import Mistake, processes
 from policies.loading import device
 from policies.logprobs import CAP, Row, gaps
-from rewards import largest_return, logged
+from rewards import EQUAL, largest_return, logged
 
 Measures = dict[str, float]  # by their names in metrics.jsonl
 KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
@@ -100,7 +100,7 @@ def group_measures(module) -> dict:
     deviations = torch.stack(spreads[True] or spreads[False])
     return {
         "reward_std": deviations.mean(),
-        "frac_reward_zero_std": (deviations < 1e-9).double().mean(),
+        "frac_reward_zero_std": (deviations < EQUAL).double().mean(),
         "groups_with_gradient": np.mean(learning),
     }
 

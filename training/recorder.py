@@ -8,9 +8,12 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
+import sys
+import tempfile
 import textwrap
 import time
 from collections import Counter
@@ -26,9 +29,11 @@ from magrpo import MAGRPO
 from policies import Mistake, processes
 from policies.loading import save_agent
 from training.held_out import episode, evaluate, sample_record, shown
-from training.metrics import measure, memory_gib
+from training.metrics import is_scored, measure, memory_gib
 from training.report import model_card
 from training.run_folder import CHECKPOINT, json_lines, json_text, write_whole
+
+PARTS = "(greedy/)?(reward|metric|agent|scheme)/"  # how their names begin
 
 
 class Stopped(BaseException):
@@ -123,13 +128,16 @@ class Recorder(L.Callback):
         # The measures before and after, and a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "example")}
         self.start = time.perf_counter()  # as if earlier processes of this run had ended just then
-        self.recorded = 0  # steps whose metrics and samples are on disk
-        self.schemes = []  # names of the ways of dividing the work that were seen
+        self.recorded = 0  # steps whose metrics and samples an error or a signal saves
+        self.line = {}  # the latest step's metrics, until they are written
+        # 0 for each part of the reward, and each scheme, that was met in steps and held out.
+        self.zeros = {"step": {}, "held out": {}}
 
     def state_dict(self):
         return {
             "summary": json.loads(json_text(self.summary)),  # plain values, safe to load
-            "schemes": self.schemes,
+            "line": self.line,
+            "zeros": self.zeros,
             "seconds": time.perf_counter() - self.start,
         }
 
@@ -140,6 +148,7 @@ class Recorder(L.Callback):
     def on_train_start(self, trainer, module):
         module.rollout.interruptible = Signals().end_rollouts
         records = processes.gather((self.directory, self.record))
+        processes.all_come()  # the first time, that they can do so where they fail
         if any(other["items"] != self.record["items"] for _, other in records):
             error = Mistake("items() has to return the same list in every process")
             error.everywhere = True
@@ -148,6 +157,8 @@ class Recorder(L.Callback):
         module.team.set_date(self.record["date"])
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
         self.saved = self.recorded = module.global_step
+        if self.line:  # the evaluation on dev was stopped
+            self.end_step(trainer, module)
         if not self.summary["before"]:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", json.dumps(self.flags, indent=1))
@@ -158,20 +169,38 @@ class Recorder(L.Callback):
         step = done - 1
         metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
-        every = self.flags["eval_every"]
-        if self.held_out and every and done % every == 0:
-            measures, _ = self.evaluate(trainer, module, "dev")
-            metrics |= {f"dev/{name}": value for name, value in measures.items()}
+        self.fill("step", metrics)
         module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
+        self.line = {"step": step, **metrics}
         trainer.should_stop = done >= self.flags["max_steps"]
         if trainer.is_global_zero:
-            self.append("metrics.jsonl", [{"step": step, **metrics}])
             if step % self.flags["sample_every"] == 0:
                 self.show_samples(trainer, module, step)
             self.tell(module.rollout.task, done, metrics)
         self.recorded = done  # from here on, an error or a signal saves the step
+        self.end_step(trainer, module)
         if done % self.flags["save_every"] == 0 or trainer.should_stop:
             self.save(trainer, module)
+
+    def end_step(self, trainer, module) -> None:
+        """Evaluate on dev, where that is due, and write the line of the latest step."""
+        every = self.flags["eval_every"]
+        if every and module.global_step % every == 0:
+            measures, _ = self.evaluate(trainer, module, "dev", self.line["step"])
+            self.line |= {f"dev/{name}": value for name, value in measures.items()}
+        if trainer.is_global_zero:
+            self.append("metrics.jsonl", [self.line])
+        self.line = {}
+
+    def fill(self, kind: str, measures: dict) -> None:
+        """Add 0 to measures for each part of the reward, and scheme, that was met and is not here.
+
+        So a reader need not know whether what a line lacks is 0 or was never measured.
+        """
+        known = self.zeros[kind]
+        known |= {name: 0.0 for name in measures if re.match(PARTS, name)}
+        for name in known:
+            measures.setdefault(name, 0.0)
 
     def tell(self, task, done: int, metrics: dict) -> None:
         """Print a step as a line. It says so if no response had an advantage."""
@@ -202,41 +231,41 @@ class Recorder(L.Callback):
         if not self.held_out:
             return
         step = module.global_step
-        measures, nodes = self.evaluate(trainer, module, "test")
-        for logger in trainer.loggers:  # the first process alone has one
-            logger.log_metrics({f"test/{name}": value for name, value in measures.items()}, step)
+        measures, nodes = self.evaluate(trainer, module, "test", step)
         *_, (node, _) = episode(nodes[0], 0)
         self.summary[when] = measures
         self.summary["example"][when] = {"step": step} | sample_record(node, 0)
 
-    def evaluate(self, trainer, module: MAGRPO, split: str) -> tuple[dict, list]:
-        """Return the measures of a split's problems, and the first greedy nodes."""
+    def evaluate(self, trainer, module: MAGRPO, split: str, step: int) -> tuple[dict, list]:
+        """Return the measures of a split's problems, and the first greedy nodes. Log them."""
         with trainer.precision_plugin.forward_context():  # the precision of training
-            return evaluate(module, self.held_out[split])
+            measures, nodes = evaluate(module, self.held_out[split])
+        self.fill("held out", measures)
+        for logger in trainer.loggers:  # the first process alone has one
+            logger.log_metrics({f"{split}/{name}": value for name, value in measures.items()}, step)
+        return measures, nodes
 
     def shares(self, module) -> dict[str, float]:
-        """Return the share of each scheme among the step's aligned joint responses.
-
-        It is 0 for a scheme that was seen only earlier.
-        """
+        """Return the share of each scheme among the step's scored, aligned joint responses."""
         counts = Counter()
         for node in itertools.chain(*module.turns):
+            if not is_scored([node]):
+                continue
             for sample in range(node.samples):
                 texts = node.texts([sample] * module.team.size)
                 counts[module.rollout.task.scheme(node.item, texts)] += 1
         del counts[None]  # without a scheme. A Counter may lack it
-        self.schemes = sorted({*self.schemes, *counts})
-        total = counts.total() or 1
-        return {f"scheme/{name}": counts[name] / total for name in self.schemes}
+        total = counts.total()
+        return {f"scheme/{name}": count / total for name, count in sorted(counts.items())}
 
     def on_exception(self, trainer, module, exception):
         """Save what was computed, if every step is recorded.
 
-        Otherwise the run goes on from its last checkpoint and makes the same step again. If only
-        one of several processes fails, the others do not come here to save with it.
+        Otherwise the run goes on from its last checkpoint and makes the same step again. All
+        processes have to fail alike: if only one does, the others do not come here to save with it.
         """
-        together = trainer.world_size == 1 or getattr(exception, "everywhere", False)
-        if together and self.saved < self.recorded == module.global_step:
+        if self.saved < self.recorded == module.global_step and processes.all_come():
+            exception.everywhere = True  # the first process says it
             self.save(trainer, module)
 
     def save(self, trainer, module) -> None:
@@ -250,8 +279,13 @@ class Recorder(L.Callback):
             shutil.rmtree(draft, ignore_errors=True)
             for agent in module.team.policies():
                 save_agent(module.team.base_of[agent], agent, draft / str(agent))
+            for file in draft.glob("*/*"):  # safetensors lets nobody else read its files
+                shutil.copymode(self.directory / "args.json", file)
             agents = self.directory / "agents"
             shutil.rmtree(agents, ignore_errors=True)
+            if agents.exists():  # another program holds a file open, on NFS
+                aside = agents.rename(tempfile.mkdtemp(prefix="agents-", dir=self.directory))
+                print(f"warning: cannot delete old agents: delete {aside}", file=sys.stderr)
             draft.rename(agents)
         # The first process writes (CheckpointFile). The others wait for it: when one of them ends
         # with an error, Lightning kills the first.

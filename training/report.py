@@ -129,8 +129,10 @@ def report(directory: Path) -> str:
     if after:
         lines.append("held-out problems, share of the maximum          before   after   error")
         for name in ("return", "greedy/return"):
-            error = after[f"{name}_se"]
-            lines.append(f"{name:>46} {before[name]:8.3f}{after[name]:8.3f}{error:8.3f}")
+            line = f"{name:>46} {before[name]:8.3f}{after[name]:8.3f}"
+            if error := after.get(f"{name}_se"):
+                line += f"{error:8.3f}"
+            lines.append(line)
     for when, sample in summary["example"].items():
         lines += [f"\none joint response {when}:", shown(sample)]
     lines.append(NEXT.format(run=shlex.quote(str(directory)), steps=2 * summary["steps"]))

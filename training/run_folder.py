@@ -190,12 +190,17 @@ def read_args(directory: Path) -> dict:
     return record
 
 
+def recorded(args) -> dict:
+    """Return the flags as args.json holds them: models have names that hold in every folder."""
+    return dataclasses.asdict(args) | {"model": list(map(recorded_name, args.model))}
+
+
 def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
     """Return args.json. earlier: that of the run that goes on with these flags, {} for a new run.
 
     The lists hold what every process that trained the run had.
     """
-    flags = dataclasses.asdict(args) | {"model": list(map(recorded_name, args.model))}
+    flags = recorded(args)
     scorer = module.rollout.reward
     record = earlier or {
         "versions": {name: version(name) for name in PACKAGES},
@@ -251,13 +256,18 @@ def check_run(directory: Path, record: dict, models: list[str]) -> None:
         )
 
 
+def is_base(trained: str | None, name: str) -> bool:
+    """Return whether a model has the fingerprint `trained`, as far as both are known."""
+    # None: not known, or the hub's and not on this machine yet
+    return not trained or fingerprint(name) in (None, trained)
+
+
 def check_base(trained: str | None, name: str | None, whose: Path) -> None:
     """Raise ValueError if a model does not have the fingerprint `trained`.
 
     On another base of the same shape an adapter would load, and be worth nothing.
     """
-    # None: not known, or the hub's and not on this machine yet
-    if trained and fingerprint(name) not in (None, trained):
+    if not is_base(trained, name):
         raise Mistake(
             f"the model {name} is not what {whose} was trained on "
             "(other weights, config or tokenizer)"
