@@ -37,7 +37,7 @@ import os
 import signal
 import sys
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import train
@@ -74,6 +74,7 @@ def parser(command: str = "table") -> Parser:
     top = Parser("eval.py", __doc__)
     add = top.add_argument
     file: dict = {"type": new_file, "metavar": "FILE"}
+    several: dict = {"nargs": "+", "action": "extend", "default": []}
     match command:
         case "table":
             add("--limit", type=SIZE, default=100, help="number of problems; 0: all (%(default)s)")
@@ -97,9 +98,9 @@ def parser(command: str = "table") -> Parser:
             add("runs", nargs="*", default=["runs"], help="runs, or folders of runs (%(default)s)")
         case "compare":
             add("runs", nargs="+", help="runs: the seeds of the groups to compare")
-            add("--by", nargs="+", default=(), help="flags that tell groups apart; commit: code")
+            add("--by", help="flags that tell groups apart; commit: code", **several)
             text = "measures, as eval/trained/pass@1 (before/return return greedy/return)"
-            add("--metric", nargs="+", default=(), help=text)
+            add("--metric", help=text, **several)
             add("--csv", help="file for the table", **file)
             add("--latex", help="file for the table in LaTeX (booktabs)", **file)
             add("--out", help="file for a figure of the curves (.png, .pdf, .svg)", **file)
@@ -109,11 +110,11 @@ def parser(command: str = "table") -> Parser:
         case "doctor":
             add("runs", nargs="+", help="runs to examine")
     if command in ("table", "show"):
-        add("--method", nargs="+", help="methods of the table, listed below (all that apply)")
+        add("--method", help="methods of the table, listed below (all that apply)", **several)
         add("--split", default="test", choices=("dev", "test"), help="problems (%(default)s)")
         add("--single-model", type=located, help="language model of method single (the team's)")
     if command in ("table", "show", "ask"):
-        add("--run", nargs="+", help="runs, or folders of runs (the newest run)")
+        add("--run", help="runs, or folders of runs (the newest run)", **several)
         add("--seed", type=SIZE, default=0, help="seed of every random draw (%(default)s)")
         group = top.add_argument_group("in place of the run's")
         for field in dataclasses.fields(train.Args):
@@ -138,7 +139,7 @@ def run_flags(args: Namespace, directory: Path | None) -> train.Args:
     if directory:
         recorded = train.recorded_flags(directory)
     if args.task and args.task != recorded.get("task"):
-        for name in ("task_arg", "data", "feedback"):  # they are of the run's task
+        for name in ("reward", "task_arg", "data", "feedback"):  # they are of the run's task
             recorded.pop(name, None)
     for name in REPLACE:
         value = getattr(args, name)
@@ -185,14 +186,14 @@ def problems(args: Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
     return task, items[: args.limit or None]
 
 
-def evaluate(args: Namespace) -> tuple:
-    """Play every method of every run. Return the settings, the table, the task and the records."""
+def evaluate(args: Namespace) -> Iterator[tuple]:
+    """Play every method of every run. Yield the settings, the task and all records, run by run."""
     flags_of = {run: run_flags(args, run) for run in args.runs}
     settings = agreed(flags_of)
     task, items = problems(args, flags_of)
     reward = find_reward(task)
     quiet()  # what follows imports torch
-    from evaluation import measures, players
+    from evaluation import players
 
     known = {}
     for run, flags in flags_of.items():
@@ -203,14 +204,6 @@ def evaluate(args: Namespace) -> tuple:
             raise Mistake(f"--method {name}: what applies here is {', '.join(known)}")
     if args.single_model and "single" not in chosen:
         raise Mistake("--single-model is of the method single, which does not play here")
-    match = part_of(args, players.Match)
-    played = {}
-    for run, flags in flags_of.items():
-        for name, records in players.play_run(flags, run, items, match, prefix(args, run)):
-            played[name] = records
-            if args.samples:  # what is played is not lost, whatever comes
-                text = run_folder.json_lines(itertools.chain(*played.values()))
-                args.samples.write_text(text, "utf-8")
     settings |= {
         "split": args.split,
         "num_samples": args.num_samples,  # 0: greedy alone
@@ -224,8 +217,15 @@ def evaluate(args: Namespace) -> tuple:
         value = getattr(args, name)
         if value is not None:
             settings.setdefault(name, value)
-    table = measures.summarize(played, task.measures)
-    return settings, table, task, played
+    match = part_of(args, players.Match)
+    played = {}
+    for run, flags in flags_of.items():
+        for name, records in players.play_run(flags, run, items, match, prefix(args, run)):
+            played[name] = records
+            if args.samples:  # what is played is not lost, whatever comes
+                text = run_folder.json_lines(itertools.chain(*played.values()))
+                args.samples.write_text(text, "utf-8")
+        yield settings, task, played
 
 
 def prefix(args: Namespace, run: Path | None) -> str:
@@ -234,22 +234,25 @@ def prefix(args: Namespace, run: Path | None) -> str:
 
 
 def table(args: Namespace) -> str:
-    """Evaluate, return the table, and write it, also into the folder of each run."""
-    settings, methods, task, _ = evaluate(args)
-    from evaluation import measures, report
+    """Evaluate, and return the table. Write what is known after each run, also into its folder."""
+    for settings, task, played in evaluate(args):
+        from evaluation import measures
 
-    if args.json:
-        text = run_folder.json_text({"settings": settings, "methods": methods})
-        args.json.write_text(text, "utf-8")
-    if args.csv:
-        from pandas import DataFrame
+        methods = measures.summarize(played, task.measures)
+        whole = {"settings": settings, "methods": methods}
+        for run in filter(None, args.runs):
+            own = measures.of_run(methods, prefix(args, run))
+            if own:
+                text = run_folder.json_text(whole | {"methods": own})
+                run_folder.write_whole(run / "eval.json", text)
+        if args.json:
+            args.json.write_text(run_folder.json_text(whole), "utf-8")
+        if args.csv:
+            from pandas import DataFrame
 
-        rows = DataFrame(methods).T
-        rows.to_csv(args.csv, index_label="method")
-    for run in filter(None, args.runs):
-        own = measures.of_run(methods, prefix(args, run))
-        text = run_folder.json_text({"settings": settings, "methods": own})
-        run_folder.write_whole(run / "eval.json", text)
+            DataFrame(methods).T.to_csv(args.csv, index_label="method")
+    from evaluation import report
+
     head = ", ".join(f"{name} {value}" for name, value in settings.items())
     head += "\nreturn: share of the maximum; ±: standard error over problems\n\n"
     return head + report.render(methods, task.measures)
@@ -259,7 +262,7 @@ def show(args: Namespace) -> str:
     """Return the answers of each method to the first problems."""
     from evaluation import report
 
-    *_, played = evaluate(args)
+    *_, (_, _, played) = evaluate(args)
     return report.show(itertools.chain(*played.values()))
 
 
@@ -300,15 +303,16 @@ def read(args: Namespace) -> str:
     """Return what a command that plays nothing says of runs."""
     from evaluation import doctor, page, runs
 
+    if args.command == "page":
+        return f"page: {page.write_page(args.runs, args.watch)}"
+    rows = runs.read_runs(args.runs, vars(train.Args()))
     match args.command:
         case "list":
-            return runs.list_runs(args.runs)
+            return runs.list_runs(rows)
         case "compare":
-            return runs.compare(args.runs, args.by, args.metric, args.csv, args.latex, args.out)
-        case "page":
-            return f"page: {page.write_page(args.runs, args.watch)}"
+            return runs.compare(rows, args.by, args.metric, args.csv, args.latex, args.out)
         case _:
-            return doctor.report(args.runs)
+            return doctor.report(rows)
 
 
 def main(argv: list[str]) -> None:

@@ -12,6 +12,7 @@ Search this file for the words of a prompt to change it.
 
 import functools
 import re
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -115,6 +116,10 @@ class Task:
         item = next(iter(self.items("test")))
         if self.field not in item:
             raise Mistake(f"ask of this task takes an item as JSON, with {', '.join(item)}")
+        others = ", ".join(sorted(item.keys() - {self.field, "task_id"}))
+        if others:
+            name = item.get("task_id", "the first of test")
+            print(f"the problem has your {self.field}; {others}: as {name}", file=sys.stderr)
         return item | {self.field: text}
 
 

@@ -5,8 +5,6 @@ The thresholds are rules of thumb: a sign is a reason to look, not a proof.
 
 from pandas import DataFrame
 
-from evaluation.runs import read_runs
-
 STEPS = 20  # the fewest steps that can be judged
 
 # Name, condition, what to try. `first` and `last` hold the mean of each metric over the first and
@@ -71,9 +69,8 @@ def rose_alone(rise, bonus: str, substance: str) -> bool:
     return rise[bonus] > 0.1 and rise[substance] < 0.02
 
 
-def report(names: list[str]) -> str:
-    """Return what each sign says of each run."""
-    rows = read_runs(names)
+def report(rows: DataFrame) -> str:
+    """Return what each sign says of each run. rows: of runs.read_runs."""
     texts = map(examine, rows["run"], rows["steps"])
     return "\n\n".join(texts)
 
@@ -83,12 +80,12 @@ def examine(run: str, steps: DataFrame) -> str:
     if len(steps) < STEPS:
         return f"{run}: fewer than {STEPS} steps cannot be judged"
     fifth = len(steps) // 5
-    first = steps.head(fifth).mean()
-    last = steps.tail(fifth).mean()
+    ends = {"first": steps.head(fifth).mean(), "last": steps.tail(fifth).mean()}
+    ends = DataFrame(ends).dropna()  # a metric that another commit's steps lack cannot tell
     lines = [run]
     for name, condition, advice in SIGNS:
         try:
-            seen = condition(first, last)
+            seen = condition(ends["first"], ends["last"])
             text = f"SEEN, try: {advice}" if seen else "not seen"
         except KeyError as metric:
             text = f"cannot tell, without {metric}"

@@ -6,6 +6,7 @@ from a population, so the samples of one problem are averaged first. k of pass@k
 responses.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Collection
@@ -13,7 +14,7 @@ from collections.abc import Collection
 import numpy as np
 from pandas import DataFrame, concat, get_dummies
 
-from rewards import logged
+from rewards import EQUAL, logged
 from training.metrics import logged_parts
 
 KS = (1, 3, 5, 10)
@@ -44,11 +45,11 @@ def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
     `measures` are the task's. Greedy decoding's measures have the prefix greedy/. The difference of
     a return to the first method's is paired by problem.
     """
+    records = list(itertools.chain(*played.values()))
+    ends = [record["turns"][-1]["parts"] for record in records]
     rows = []
-    for records in played.values():
-        ends = [record["turns"][-1]["parts"] for record in records]
-        for record, parts in zip(records, logged_parts(ends), strict=True):
-            rows.append(flat(record) | parts)
+    for record, parts in zip(records, logged_parts(ends), strict=True):
+        rows.append(flat(record) | parts)
     frame = DataFrame(rows)
     frame = get_dummies(frame, columns=["scheme"], prefix_sep="/", dtype=float)
     main = frame["greedy"].all()  # the decoding whose measures have no prefix
@@ -57,7 +58,8 @@ def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
     first, *others = played
     problems["difference"] = returns[others] - returns[first]
     groups = problems.groupby(["method", "greedy"], sort=False)
-    errors = groups.sem().add_suffix("_se")
+    errors = groups.sem()
+    errors = errors.where(errors > EQUAL).add_suffix("_se")  # equal values do not show their spread
     values = concat([groups.mean(), errors], axis=1)
     table = {method: {} for method in played}
     for (method, greedy), row in values.iterrows():
@@ -95,10 +97,7 @@ def flat(record: dict) -> dict:
 
 
 def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
-    """Return the measures of each problem, by method and decoding: means over its samples.
-
-    A part of the reward that no joint response of a method has is missing.
-    """
+    """Return the measures of each problem, by method and decoding: means over its samples."""
     groups = frame.groupby(["method", "greedy", "item"], sort=False)
     problems = groups.mean(numeric_only=True)
     problems["distinct"] = groups["answers"].nunique() / groups.size()
@@ -110,6 +109,6 @@ def by_problem(frame: DataFrame, measures: dict[str, str]) -> DataFrame:
         if name.endswith("@k"):
             for k in KS:
                 problems[f"{name[:-1]}{k}"] = values.agg(best_of_k, k=k)
-        else:  # the share above 0, not a number if all are missing
-            problems[name] = values.agg(lambda part: np.heaviside(part, 0.0).mean())
+        else:
+            problems[name] = values.agg(lambda part: (part > 0).mean())
     return problems

@@ -7,53 +7,51 @@ agree in all traits, or in those of --by. So who is in a group does not depend o
 The runs of a group are its seeds.
 """
 
+import difflib
+import functools
+import itertools
+import json
 import re
 from pathlib import Path
 
 from pandas import DataFrame, Series, concat, json_normalize
 
 from policies import Mistake
+from rewards import EQUAL
+from training.items import digest
 from training.run_folder import ASIDE, read_args, read_json, read_records, run_folders, state
 
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
 OTHERS = ["run", "state", "evaluated"]  # texts that are not traits
 UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
-PART = "(reward|metric|agent|scheme)/.*(?<!_se)$"
 METRICS = ["before/return", "return", "greedy/return"]
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 CAPTION = """\
 Means over seeds, and differences to the first group over pairs of runs with one seed, \
-with standard errors and .95 intervals of Student's t"""
+with standard errors and .95 intervals of Student's t. \
+-: an error needs 2 seeds, whose values differ"""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe, Ito
+WIDTH = 120  # of a terminal, in columns
+STYLES = ("-", "--", "-.", ":")  # they tell curves apart without colours, too
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def read_runs(names: list[str]) -> DataFrame:
-    """Return a row for each run.
+def read_runs(names: list[str], defaults: dict) -> DataFrame:
+    """Return a row for each run. What a run does not have is missing.
 
-    A part of the reward, or a scheme, that a run or a step lacks is 0 there if a run with the same
-    reward has it: it never occurred. Otherwise it is missing.
+    defaults: the flags of a run that another commit trained may lack some of them.
     """
-    runs = list(map(read_run, run_folders(names)))
-    rows = json_normalize(runs, sep="/")
-    rewards = rows.groupby(["task", "reward", "num-agents"])
-    for name in rows.filter(regex=PART):
-        known = rewards[name].transform("count") > 0
-        played = rows[re.sub(PART, "return", name)].notna()
-        rows.loc[known & played, name] = rows[name].fillna(0.0)
-    for _, tables in rewards["steps"]:
-        parts = concat([*tables]).filter(regex=f"^{PART}").columns
-        for steps in tables:
-            steps[parts] = steps.reindex(columns=parts).fillna(0.0)
-    return rows
+    runs = [read_run(directory, defaults) for directory in run_folders(names)]
+    return json_normalize(runs, sep="/")
 
 
-def read_run(directory: Path) -> dict:
+def read_run(directory: Path, defaults: dict) -> dict:
     """Return the row of a run. Traits are texts."""
     record = read_args(directory)
-    flags = record["args"]
+    flags = defaults | record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
     summary = read_json(directory, "summary.json")
@@ -63,7 +61,7 @@ def read_run(directory: Path) -> dict:
         "run": str(directory),
         "state": state(directory),
         "seed": flags["seed"],
-        "commit": ", then ".join(record["code"]),
+        "commit": ", then ".join(record.get("code", [])),
         "eval": evaluation.get("methods", {}),
         "evaluated": str(evaluation.get("settings")),
         "steps": DataFrame(read_records(directory / "metrics.jsonl")),
@@ -72,6 +70,10 @@ def read_run(directory: Path) -> dict:
     for name, value in traits.items():
         if isinstance(value, list) and len(set(value)) == 1:
             value = value[0]  # of each agent
+        if isinstance(value, dict):
+            value = json.dumps(value, sort_keys=True)
+        if name in ("items", "bases"):  # digests by name
+            value = digest(value)[:6]
         if name not in ASIDE:
             row[name.replace("_", "-")] = str(value)
     return row
@@ -85,18 +87,18 @@ def differing(rows: DataFrame) -> DataFrame:
     return texts.loc[:, counts > 1]
 
 
-def list_runs(names: list[str]) -> str:
+def list_runs(rows: DataFrame) -> str:
     """Return the list of runs: states, steps, returns, and the flags in which they differ.
 
     A flag that another commit lacks is left out, and so are commits and digests.
     """
-    rows = read_runs(names)
     rows["steps"] = rows["steps"].map(len)
     known = rows.drop(columns=["commit", "items", "bases"])
     flags = differing(known.dropna(axis="columns"))
-    columns = ["run", "state", "steps", "before/return", "return", "seed", *flags]
-    table = rows.reindex(columns=columns)
-    return table.to_string(index=False, float_format="%.3f", na_rep="-")
+    columns = ["state", "steps", "before/return", "return", "seed", *flags]
+    table = rows.set_index("run").reindex(columns=columns)
+    table = table.rename_axis(index=None, columns="run")
+    return table.to_string(float_format="%.3f", na_rep="-", line_width=WIDTH)
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ def group_runs(rows: DataFrame, by: list[str]) -> DataFrame:
         columns = [*by, "items", "eval-limit", *UNIT]
     groups = Series("", rows.index)
     for column in columns:
-        finer = groups + f", {column} " + rows[column].map(str)
+        finer = groups + ", " + rows[column].map(functools.partial(trait, column))
         if finer.nunique() > groups.nunique():
             groups = finer
     groups = groups.str.removeprefix(", ").replace("", "all")
@@ -127,45 +129,55 @@ def group_runs(rows: DataFrame, by: list[str]) -> DataFrame:
     return rows
 
 
+def trait(name: str, value: str) -> str:
+    """Return how a group is named after a trait: advantage mean, share, no share."""
+    match value:
+        case "True":
+            return name
+        case "False" | "None":
+            return f"no {name}"
+    return f"{name} {value}"
+
+
 def check(flag: str, names, known) -> None:
     for name in names:
         if name not in known:
-            raise Mistake(f"{flag} {name}: no run has it")
+            near = difflib.get_close_matches(name, known)
+            raise Mistake(f"{flag} {name}: no run has it (near it: {', '.join(near) or 'nothing'})")
 
 
 # --- comparison -----------------------------------------------------------------------------------
 
 
-def compare(names: list[str], by, metrics, csv, latex, out) -> str:
+def compare(rows: DataFrame, by, metrics, csv, latex, out) -> str:
     """Return means and differences of groups of runs, and the traits in which runs differ.
 
-    Write the files that are named. The arguments after `names` are eval.py's flags.
+    Write the files that are named. The arguments after `rows` are eval.py's flags.
     """
-    rows = group_runs(read_runs(names), by)
-    steps = concat(rows["steps"].to_dict())  # by group, seed and step
+    rows = group_runs(rows, by)
+    steps = {*itertools.chain(*rows["steps"])}  # what is measured at each step
     measures = rows.select_dtypes("number")
     check("--metric", metrics, [*measures, *steps])
     metrics = list(dict.fromkeys(metrics or METRICS))
+    held_out = [name for name in metrics if name in measures or name not in steps]
+    for name in metrics:
+        if name not in held_out and not out:
+            raise Mistake(f"--metric {name} is of each step, and not held out: --out draws it")
     if any(metric.startswith("eval/") for metric in metrics):
         played = rows[rows["evaluated"] != "None"]
         ways = played.groupby("group")["evaluated"].nunique()
         for group in ways.index[ways > 1]:
             raise Mistake(f"evaluate the runs of {group} in one way: eval.py --run RUN ...")
     if out:
-        draw(steps, metrics, out)
-    values = measures.reindex(columns=metrics)
+        draw(rows, [name for name in metrics if name in steps], out)
+    values = measures.reindex(columns=held_out)
     kinds = {"mean": values, "difference": differences(rows, values)}
     table = estimates(concat(kinds, names=["kind"]))
     if csv:
         table.to_csv(csv)
     if latex:
-        table.to_latex(
-            latex,
-            float_format="%.3f",
-            na_rep="-",
-            escape=True,
-            caption=CAPTION,
-        )
+        text = table.to_latex(float_format="%.3f", na_rep="-", escape=True, caption=CAPTION)
+        latex.write_text(f"% \\usepackage{{booktabs}}\n{text}", "utf-8")
     text = table.to_string(float_format="%.3f", na_rep="-")
     groups = differing(rows).reset_index("group").drop_duplicates()
     traits = groups.T.to_csv(header=False, sep="|")  # a line for each, not aligned: some are long
@@ -194,13 +206,13 @@ def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
 def estimates(values: DataFrame) -> DataFrame:
     """Return mean, standard error and 95 % interval over seeds, by metric, kind and group.
 
-    One value has no error, and equal values have no interval: they do not show their spread.
+    One value has no error, and equal values have none: they do not show their spread.
     """
     drawn = values.melt(var_name="metric", ignore_index=False)
     groups = drawn.groupby(["metric", "kind", "group"], sort=False)
     table = groups["value"].agg(["count", "mean", "sem"])
-    errors = table["sem"].where(table["sem"] > 1e-9)
-    half = errors * table["count"].map(t95)
+    table["sem"] = table["sem"].where(table["sem"] > EQUAL)
+    half = table["sem"] * table["count"].map(t95)
     table["low"] = table["mean"] - half
     table["high"] = table["mean"] + half
     return table
@@ -214,36 +226,44 @@ def t95(count: int) -> float:
     return 1.96 + 2.37 / freedom + 2.8 / freedom**2
 
 
-def draw(steps: DataFrame, metrics: list[str], file: str) -> None:
-    """Draw a panel for each metric that is measured at every step: a curve for each group.
+def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
+    """Draw a panel for each metric, of those that are measured at every step.
 
-    A curve is a running mean, as far as all seeds of the group have come. steps: by group, seed and
-    step.
+    It has a curve for each group: a running mean over seeds, as far as all of them have come.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    metrics = [name for name in metrics if name in steps]
     if not metrics:
         raise Mistake("--out: no --metric is measured at every step, as return is")
-    figure = Figure((8, 4 * len(metrics)), layout="constrained")
+    figure = Figure((10, 4 * len(metrics)), layout="constrained")
     for number, metric in enumerate(metrics, 1):
-        axes = figure.add_subplot(
-            len(metrics),
-            1,
-            number,
-            xlabel="step",
-            ylabel=f"{metric}: mean ± standard error over seeds",
-        )
-        for group in steps.index.unique(0):
-            seeds = steps[metric][group].dropna().unstack(0).dropna()
-            window = len(seeds) // 20 * 2 + 1
-            curves = seeds.rolling(window, center=True, min_periods=1).mean()
+        axes = figure.add_subplot(len(metrics), 1, number, xlabel="training batches")
+        unit = ", share of the maximum" if metric.endswith("return") else ""
+        axes.set_ylabel(f"{metric}{unit}\n(mean ± standard error over seeds)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        looks = zip(itertools.cycle(COLORS), itertools.cycle(STYLES), strict=False)
+        for group, (color, style) in zip(rows.index.unique(0), looks, strict=False):
+            runs = rows["steps"].loc[group]
+            seeds = {seed: steps.reindex(columns=[metric])[metric] for seed, steps in runs.items()}
+            values = DataFrame(seeds).dropna()
+            curves = smooth(values)
             mean = curves.mean(axis="columns")
             error = curves.sem(axis="columns")  # not a number, and not drawn, for one seed
-            axes.plot(mean, label=group)
-            axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25)
-        axes.legend()
+            axes.plot(mean, label=group, color=color, linestyle=style)
+            axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25, color=color)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     try:
         figure.savefig(file, dpi=200)
     except ValueError as error:  # of a format that it does not know
         raise Mistake(f"--out {error}") from error
+
+
+def smooth(curves: DataFrame) -> DataFrame:
+    """Return running means over a tenth of the steps. Nearer to an end, they are over fewer."""
+    last = len(curves) - 1
+    means = curves.copy()
+    for place in range(len(curves)):
+        reach = min(len(curves) // 20, place, last - place)
+        means.iloc[place] = curves.iloc[place - reach : place + reach + 1].mean()
+    return means

@@ -12,8 +12,9 @@ from statistics import mean, stdev
 
 import pandas
 import pytest
-from helpers import edit_json, write_run
+from helpers import args_of, edit_json, write_run
 
+import train
 from evaluation import runs
 from training.run_folder import lock_run_folder
 
@@ -26,8 +27,12 @@ def write(folder, name, seed=0, value=0.5, parts=(), **recorded):
     return write_run(folder / name, seed, STEPS, after=after, **recorded)
 
 
+def read(*folders):
+    return runs.read_runs(list(map(str, folders)), vars(train.parse([])))
+
+
 def compare(folder, by=(), metrics=(), csv=None, latex=None, out=None):
-    return runs.compare([str(folder)], by, metrics, csv, latex, out)
+    return runs.compare(read(folder), by, metrics, csv, latex, out)
 
 
 def table_of(folder, *metrics):
@@ -38,8 +43,7 @@ def table_of(folder, *metrics):
 
 def groups_of(*folders, by=()):
     """Return the seeds of each group."""
-    rows = runs.read_runs(list(map(str, folders)))
-    rows = runs.group_runs(rows, by).reset_index()
+    rows = runs.group_runs(read(*folders), by).reset_index()
     return rows.groupby("group", sort=False)["seed"].agg(list).to_dict()
 
 
@@ -47,10 +51,14 @@ def groups_of(*folders, by=()):
 
 
 def test_what_changes_no_experiment_makes_no_group(tmp_path):
-    write(tmp_path, "a", 0, batch_size=12, engine=["http://one"])
-    write(tmp_path, "b", 1, batch_size=6, devices=2, eval_every=3, engine=["http://two"])
-    write(tmp_path, "c", 2, batch_size=12, code=["bbb"])
-    assert groups_of(tmp_path) == {"engine True": [0, 1], "engine False": [2]}
+    write(tmp_path, "a", 0, batch_size=12, engine=["http://one"], task_arg={"b": 2, "a": 1})
+    own = {"batch_size": 6, "devices": 2, "eval_every": 3, "engine": ["http://two"]}
+    write(tmp_path, "b", 1, task_arg={"a": 1, "b": 2}, **own)
+    write(tmp_path, "c", 2, batch_size=12, code=["bbb"], task_arg={"a": 1, "b": 2})
+    older = args_of(tmp_path / "c")
+    del older["engine"]  # which it lacks, as its commit did
+    edit_json(tmp_path / "c/args.json", args=older)
+    assert groups_of(tmp_path) == {"engine": [0, 1], "no engine": [2]}
     assert groups_of(tmp_path, by=["commit"]) == {"commit aaa": [0, 1], "commit bbb": [2]}
     said = compare(tmp_path, ["advantage"])
     assert said.endswith("\n\ngroup|all|all\ncommit|aaa|bbb\nengine|True|False\n")
@@ -98,7 +106,8 @@ def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
     assert "commit aaa" in compare(tmp_path, ["commit"])
     for message, options in (
         ("b has the seed of another run.*--by FLAG", {}),
-        ("--by advantag: no run has it", {"by": ["advantag"]}),
+        ("--by num_agents: no run has it .near it: num-agents", {"by": ["num_agents"]}),
+        ("--metric step is of each step", {"by": ["commit"], "metrics": ["step"]}),
         ("--metric metric/pas: no run has it", {"by": ["commit"], "metrics": ["metric/pas"]}),
         ("--out Format 'foo' is not supported", {"by": ["commit"], "out": "x.foo"}),
     ):
@@ -146,19 +155,18 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
         ("d", "3", "0.733", "0.120", "0.216", "1.250"),
         ("b", "3", "-0.500", "0.058", f"{row['low']:.3f}", f"{row['high']:.3f}"),
         ("c", "1", "0.200", "-", "-", "-"),
-        ("d", "3", "-0.000", "0.000", "-", "-"),
+        ("d", "3", "-0.000", "-", "-", "-"),
     ]
 
 
-def test_a_part_that_was_never_earned_is_0_and_one_that_is_not_reported_is_missing(tmp_path):
+def test_what_a_run_did_not_measure_is_missing(tmp_path):
     for seed, parts in enumerate(({"reward/bonus": 0.3}, {}, {"reward/bonus": 0.6})):
         write(tmp_path, f"a{seed}", seed, parts=parts)
     write_run(tmp_path / "a3", 3, STEPS)  # it is not finished
-    write(tmp_path, "b", reward="code_pass")
-    write(tmp_path, "c", normalize="c")
+    write(tmp_path, "b", normalize="b")
     table = table_of(tmp_path, "reward/bonus").loc["mean"]
-    assert table["mean"].tolist() == pytest.approx([0.3, math.nan, 0.0], nan_ok=True)
-    assert table["count"].tolist() == [3, 0, 1]
+    assert table["mean"].tolist() == pytest.approx([0.45, math.nan], nan_ok=True)
+    assert table["count"].tolist() == [2, 0]
 
 
 def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted(tmp_path):
@@ -171,11 +179,11 @@ def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted
             changes = {"settings": {"items": 9 if name == "c" else 5}, "methods": methods}
             edit_json(run / "eval.json", **changes)
     table = table_of(tmp_path, "eval/trained/pass@1", "eval/naive/return")
-    other = table.loc["mean", "reward None, normalize c", "eval/trained/pass@1"]
+    other = table.loc["mean", "no reward, normalize c", "eval/trained/pass@1"]
     assert other["mean"] == pytest.approx(0.55)
     assert table.loc["difference"]["count"].tolist() == [1, 0, 1, 0]
     edit_json(run / "eval.json", settings={"items": 5})
-    with pytest.raises(ValueError, match="the runs of reward None, normalize c in one way"):
+    with pytest.raises(ValueError, match="the runs of no reward, normalize c in one way"):
         table_of(tmp_path, "eval/naive/return")
 
 
@@ -198,7 +206,7 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
     edges = returns.collections[0].get_paths()[0].vertices[:, 1]  # of the band
     assert (min(edges), max(edges)) == pytest.approx((0, 0.5))  # the error is half the gap, 0.2
     drawn = [axes.get_lines()[0].get_ydata().tolist() for axes in parts]
-    assert drawn == [[0, 0.15], [0.3]]  # a0 has never earned it, nor been evaluated
+    assert drawn == [[], []]  # a0 has neither, so a curve would be of one seed of two
 
 
 def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):
@@ -207,9 +215,10 @@ def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):
     write_run(tmp_path / "c", 0)
     with lock_run_folder(tmp_path / "b"), (tmp_path / "c/lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_SH)  # another reader
-        said = runs.list_runs([str(tmp_path)])
-    assert re.search(r"a +finished +5 +0.625 +0.625 +1 0.003 +5", said)
-    assert re.search(r"b +running +2 +- +- +0 0.001 +9", said)
+        said = runs.list_runs(read("."))
+    assert max(map(len, said.splitlines())) <= 120
+    assert re.search(r"a +finished +5 +0.625 +0.625 +1 +0.003 +5", said)
+    assert re.search(r"b +running +2 +- +- +0 +0.001 +9", said)
     assert re.search("c +unfinished +0", said)
     assert "temperature" not in said
     assert "items" not in said  # a digest says nothing to a reader

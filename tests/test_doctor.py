@@ -5,7 +5,8 @@ import re
 import pytest
 from helpers import write_run
 
-from evaluation import doctor
+import train
+from evaluation import doctor, runs
 
 HEALTHY = """
 return 0.35 0.9
@@ -30,6 +31,10 @@ def values_of(text):
     return values
 
 
+def examined(folder):
+    return doctor.report(runs.read_runs([str(folder)], vars(train.parse([]))))
+
+
 def verdicts(folder, metrics=HEALTHY, steps=60):
     """Return what each sign says of a run that has these metrics, and is healthy otherwise."""
     rows = [{} for _ in range(steps)]
@@ -37,7 +42,7 @@ def verdicts(folder, metrics=HEALTHY, steps=60):
         for step, row in enumerate(rows):
             if ends:
                 row[name] = ends[0] + (ends[1] - ends[0]) * min(2 * step / steps, 1)
-    lines = doctor.report([str(write_run(folder / "run", steps=rows))]).splitlines()
+    lines = examined(write_run(folder / "run", steps=rows)).splitlines()
     return {line[:24].strip(): line[24:] for line in lines}
 
 
@@ -81,18 +86,17 @@ def test_signs_in_the_metrics(row, tmp_path):
     assert verdicts(tmp_path, metrics)[sign].startswith(says)
 
 
-def test_a_part_that_was_not_earned_at_a_step_is_0_there(tmp_path):
-    """Cooperation is earned at one late step of thirty: the bonus did not rise."""
+def test_a_metric_that_other_code_did_not_measure_cannot_tell(tmp_path):
     steps = [{"return": 0.1, "reward/tests": 0.3} for _ in range(30)]
-    steps[0]["reward/cooperation"] = 0.05
-    steps[-1]["reward/cooperation"] = 0.5
-    run = write_run(tmp_path / "run", steps=steps)
-    assert "reward hacking (code)   not seen" in doctor.report([str(run)])
+    for step in steps[20:]:
+        step["reward/cooperation"] = 0.5
+    said = examined(write_run(tmp_path / "run", steps=steps))
+    assert "reward hacking (code)   cannot tell, without 'reward/cooperation'" in said
 
 
 def test_the_runs_of_a_folder_are_examined_one_by_one(tmp_path):
     for name, steps in (("a", 60), ("b", 3)):
         write_run(tmp_path / name, steps=[{"return": 0.5}] * steps)
-    first, second = doctor.report([str(tmp_path)]).split("\n\n")
+    first, second = examined(tmp_path).split("\n\n")
     assert first.startswith(f"{tmp_path}/a\nnothing to learn")
     assert second == f"{tmp_path}/b: fewer than 20 steps cannot be judged"

@@ -26,7 +26,7 @@ import eval as evaluation
 from evaluation import players
 from magrpo import Rollout
 from policies.codec import TooLong
-from tasks import Coop
+from tasks import Coop, Task
 from training.held_out import shown
 from training.run_folder import read_records
 from training.terminal import printable
@@ -251,6 +251,33 @@ def test_ask_answers_as_the_evaluation_does(team, tmp_path, capsys):
     assert f"agent 0 was told:\n{first['feedback'][0]}" in said
 
 
+class Poem(Task):
+    def items(self, split):
+        return [{"task_id": "poem/0", "prompt": "x", "lines": 4}]
+
+
+def test_ask_names_what_it_borrows(capsys):
+    assert Poem().ask("y") == Poem().items("test")[0] | {"prompt": "y"}
+    assert capsys.readouterr().err == "the problem has your prompt; lines: as poem/0\n"
+
+
 def test_models_without_a_run_make_a_team_of_their_number():
     flags = evaluation.run_flags(evaluation.parse(["--model", *["tiny"] * 3]), None)
     assert flags.num_agents == len(flags.model) == len(flags.lr) == 3
+    assert evaluation.parse(words("--run a --run b c")).run == words("a b c")
+
+
+def test_a_run_s_table_is_written_when_it_was_played(team, tmp_path, monkeypatch):
+    first, other = (shutil.copytree(team, tmp_path / name) for name in "ab")
+    play = players.play_run
+
+    def stopped(flags, run, *options):
+        if run == other:
+            raise KeyboardInterrupt
+        return play(flags, run, *options)
+
+    monkeypatch.setattr(players, "play_run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_eval(f"--run {first} {other} --limit 1 --greedy --method naive")
+    assert [*read_json(first / "eval.json")["methods"]] == ["naive"]
+    assert not (other / "eval.json").exists()

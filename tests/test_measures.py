@@ -70,7 +70,7 @@ def test_the_table_has_every_measure():
 
 
 @pytest.mark.parametrize("whole", [0, 3])
-def test_a_part_that_a_response_lacks_is_0_and_one_that_a_method_lacks_is_missing(whole):
+def test_a_part_that_a_response_or_a_method_lacks_is_0(whole):
     records = [record("a", item, s, True) for item in (0, 1) for s in (0, 1)]
     for number in {0, 1, 2, 3} - {whole}:
         records[number]["turns"][0]["parts"] = {"cooperation": 1.5}
@@ -78,8 +78,8 @@ def test_a_part_that_a_response_lacks_is_0_and_one_that_a_method_lacks_is_missin
     other["turns"][0]["parts"] = {"style": 1.0}
     a, b = measures.summarize({"a": records, "b": [other]}, OWN).values()
     assert (a["reward/tests"], a["metric/pass"], a["pass@1"]) == (0.25, 0.25, 0.25)
-    assert "reward/style" not in a
-    assert not {"reward/tests", "pass@1", "coop_rate"} & b.keys()
+    assert (a["reward/style"], b["reward/tests"], b["pass@1"], b["coop_rate"]) == (0, 0, 0, 0)
+    assert "return_se" not in {*a, *b}  # equal values, and a value alone, show no error
 
 
 def test_the_length_of_a_response_is_that_of_the_turns_at_which_its_agent_spoke():
