@@ -36,10 +36,17 @@ def score(argv: list[str]) -> list[dict]:
         team = replace(part_of(options, TeamOptions), lora_rank=0)
         scorer.base = load_base(options.model[0], [0], team).to(device())
         scorer.chat = options.chat_template
-    rows = [row for _, row in file_rows(args.file)]
-    for row in rows:
-        if not isinstance(row.get("responses"), list) or not row["responses"]:
-            raise Mistake(f"{args.file}: field 'responses' has to be a list of texts")
+    rows = []
+    for number, row in file_rows(args.file):
+        item = row.get("item")
+        texts = row.get("responses")
+        fits = isinstance(item, dict) and isinstance(texts, list) and texts
+        if not fits or not all(isinstance(text, str) for text in texts):
+            raise Mistake(
+                f"{args.file}, row {number}: 'item' has to be an object, and 'responses' a list of "
+                "texts"
+            )
+        rows.append(row)
     try:
         scores = scorer([(row["item"], row["responses"]) for row in rows])
     except KeyError as error:

@@ -66,14 +66,15 @@ def problems():
 
 def computed(text):
     """Return what Python makes of the expression that a response ends with, "" without one."""
-    _, called, expression = text.partition("<python>")
-    if not called:
+    *_, expression = text.partition("<python>")
+    if not expression.strip():
         return ""
     code = f"def tool():\n    return (\n{expression[:LIMIT]}\n)"
     # A failing test shows the value: its error is told, and nothing else leaves the sandbox.
     program = Program(code, ("raise ArithmeticError(tool())",), "tool")
     [verdict] = box.run([program])
-    return verdict.errors[0].removeprefix("ArithmeticError: ")[:LIMIT]
+    # An empty text follows no colon.
+    return verdict.errors[0].removeprefix("ArithmeticError").removeprefix(": ")[:LIMIT]
 
 
 class Tools:

@@ -172,6 +172,10 @@ def test_only_the_partner_reads_a_message(make, texts, only_0, only_1, nobody):
         assert [task.speakers(item, 0), task.speakers(after, 1)] == [[first], [1 - first]]
 
 
+def test_a_tool_without_a_result_says_nothing():
+    assert [tools.computed(text) for text in ("7 * 31", "<python> ", "<python>''")] == [""] * 3
+
+
 def test_a_ledger_s_reader_sees_its_own_half():
     item = ledger.Ledger(lines=5).items("test")[0] | {"message": ""}
     first, second = map(set, item["halves"])

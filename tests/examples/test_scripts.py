@@ -28,7 +28,9 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
     ("command", "named"),
     [
         ("score.py none.jsonl", "cannot read none.jsonl: No such file or directory"),
-        ("score.py rows.jsonl", "rows.jsonl: field 'responses' has to be a list of texts"),
+        ("score.py rows.jsonl", "rows.jsonl, row 1: 'item' has to be an object, and 'responses'"),
+        ("score.py null.jsonl", "null.jsonl, row 1: 'item' has to be an object, and 'responses'"),
+        ("score.py text.jsonl", "text.jsonl, row 1: 'item' has to be an object, and 'responses'"),
         ("score.py items.jsonl", "items.jsonl: a line, or its item, has no field 'entry_point'"),
         ("crossplay.py", "the following arguments are required: runs"),
         ("crossplay.py nowhere", "nowhere: there is no run"),
@@ -39,6 +41,8 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
 )
 def test_a_mistake_is_one_line(command, named, tmp_path, monkeypatch, capsys):
     (tmp_path / "rows.jsonl").write_text('{"item": {}}')
+    (tmp_path / "null.jsonl").write_text('{"item": {}, "responses": ["", null]}')
+    (tmp_path / "text.jsonl").write_text('{"item": "{}", "responses": ["", ""]}')
     (tmp_path / "items.jsonl").write_text('{"item": {}, "responses": ["", ""]}')
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", turns=2)
