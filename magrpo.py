@@ -583,14 +583,11 @@ class MAGRPO(L.LightningModule):
         self.rollout.seconds.clear()
         self.optimizers().zero_grad()  # the rollout may need the memory
         count = self.algorithm.batch_size * processes.place()[1]
-        fell_back = True
-        while fell_back:  # a base sampled by another distribution: the step is made again
-            self.turns = self.play(count)  # steps 1 to 4
-            self.set_advantages()  # step 5
-            with self.rollout.timed("update"):
-                self.compute_gradients(self.rows())  # step 6
-            fell_back = self.team.falls_back(self.learned)
+        self.turns = self.play(count)  # steps 1 to 4
+        self.set_advantages()  # step 5
         with self.rollout.timed("update"):
+            self.compute_gradients(self.rows())  # step 6
+            self.team.compare(self.learned)
             self.update()  # step 7
 
     def play(self, count: int) -> list[list[Node]]:
@@ -758,14 +755,6 @@ class MAGRPO(L.LightningModule):
     def train_dataloader(self):
         """Return endless empty batches: the problems of a step depend on its number alone."""
         return itertools.repeat(0)
-
-    def on_save_checkpoint(self, checkpoint):
-        checkpoint["one_by_one"] = [not base.takes_masks for base in self.team.bases]
-
-    def on_load_checkpoint(self, checkpoint):
-        for base, alone in zip(self.team.bases, checkpoint["one_by_one"], strict=True):
-            if alone:  # an earlier step fell back: the resumed run is the same
-                base.run_one_by_one()
 
     def state_dict(self, *args, **kwargs):
         """Return what is trained, and not the frozen bases."""

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from policies import Mistake
 from policies.codec import Codec
 from policies.logprobs import padded
 from policies.memory import halving, prompts_at_once
@@ -63,11 +64,13 @@ class Rows:
         ids = padded(ids, padding_side="left", padding_value=-1)
         ids = ids.to(base.device)
         self.real = ids >= 0  # (R, W): False at the padding before a prompt
-        self.read(ids.clamp(min=0))
+        self.ids = ids.clamp(min=0)  # (R, W): all tokens that are read
+        self.read(self.ids)
         if samples > 1:
             self.cache.batch_repeat_interleave(samples)
             self.logits = self.logits.repeat_interleave(samples, 0)
             self.real = self.real.repeat_interleave(samples, 0)
+            self.ids = self.ids.repeat_interleave(samples, 0)
             self.agents = repeat_each(agents, samples)
         self.numbers = torch.arange(len(self.real), device=base.device)  # (R,): of all rows
 
@@ -89,14 +92,20 @@ class Rows:
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
+        tokens = tokens[:, None]
+        self.ids = torch.cat([self.ids, tokens], 1)
         self.real = F.pad(self.real, (0, 1), value=True)
-        self.read(tokens[:, None])
+        if self.ids.shape[1] == self.base.switch + 1:
+            self.cache = None  # of keys at short texts' angles
+            tokens = self.ids
+        self.read(tokens)
 
     def keep(self, going_on: Tensor) -> None:
         """Drop all rows but these, given by their places (r,)."""
         self.numbers = self.numbers[going_on]
         self.agents = [self.agents[place] for place in going_on.tolist()]
         self.real = self.real[going_on]
+        self.ids = self.ids[going_on]
         self.cache.batch_select_indices(going_on)
 
 
@@ -121,6 +130,8 @@ def decode(
     def in_parts() -> list[list[Response]]:
         longest = max(map(len, prompts), default=0)
         count = prompts_at_once(base, longest, samples, limit)
+        if longest + limit > base.switch:
+            count = 1
         answers: list[list[Response]] = []
         for start in range(0, len(prompts), count):
             part = slice(start, start + count)
@@ -177,6 +188,8 @@ def decode_rows(
                 new = new[going_on]
         # 3) Let the model read the tokens.
         rows.step(new)
+    if not logps.isfinite().all():
+        raise Mistake(f"{type(base.net).__name__} draws tokens without a probability")
     tokens = tokens.tolist()
     logps = logps.tolist()
     entropies = entropies.tolist()

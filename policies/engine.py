@@ -8,7 +8,8 @@ A server holds a frozen base and gets the agents' adapters. Scoring and the upda
 - An adapter gets a new name and folder whenever its weights have changed. vLLM caches prompts by
   these two, so a replaced adapter would answer with the old one's prompt cache.
 - The server's policy differs from the update's, by rounding at least. The loss corrects for it
-  (logprobs.importance). `Engine.probe` refuses a server that differs by more.
+  (logprobs.importance). `Engine.probe` measures how much it is for a few tokens, and refuses a
+  server that differs by more than rounding. `Team.compare` refuses one that does so in a step.
 """
 
 import asyncio
@@ -40,6 +41,7 @@ TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of t
 PROBE = Sampling(2.0, 0, 1.0, 8)
 PROMPT = (5, 3, 9, 4)  # any tokens
 APART = 0.5  # largest mean difference of log-probabilities, in nats, that is not refused
+ROUNDING = 0.1  # the largest that rounding explains, in 16 bits there and here, at temperature 1
 NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, the same TMPDIR"
 
 
@@ -211,13 +213,14 @@ class Engine:
         """Raise EngineError where the server and the base here are not the same model.
 
         A few tokens of each agent are scored here. The server's log-probabilities also have to be
-        those of the sampled distribution.
+        those of the sampled distribution. What they differ by is the base's noise from now on.
         """
         rows = []
-        zeros = torch.zeros(1, 1, 1)
+        zeros = torch.zeros(1, 4, 1)
         for agent in self.base.agents:
-            [[response]] = self.sample([PROMPT], [agent], zeros, PROBE, [""])
-            rows.append(Row(agent, PROMPT, response.tokens, logps=response.logps))
+            [responses] = self.sample([PROMPT], [agent], zeros, PROBE, [""])
+            for response in responses:
+                rows.append(Row(agent, PROMPT, response.tokens, logps=response.logps))
         score(self.base, rows, PROBE)
         gap = float(gaps(rows).abs().mean())
         if not gap <= APART:
@@ -226,6 +229,8 @@ class Engine:
                 f"{self.base.net.name_or_path}: it gives tokens log-probabilities {gap:.2g} nats "
                 "off on average; or is it without processed_logprobs?"
             )
+        noise = gap * PROBE.temperature  # of logits
+        self.base.noise = max(self.base.noise, min(noise, ROUNDING))
 
 
 def connect(team, urls: list[str]) -> None:

@@ -23,7 +23,7 @@ from policies.shared_model import SharedModel
 # keys more than a multiple of 128, its gradient is NaN for a query whose scores are all below -88
 # (pytorch/pytorch#196678). On an H100, 1 to 2 steps in a hundred were skipped for it.
 torch.backends.cuda.enable_cudnn_sdp(False)
-PROBE = Sampling(1.0, 0, 1.0, 3)  # for the tokens that compare the paths
+PROBE = Sampling(1.0, 0, 1.0, 8)  # for the tokens that compare the paths
 
 
 def load_base(name: str, agents: list[int], options: TeamOptions) -> SharedModel:
@@ -90,22 +90,32 @@ def load_model(name: str, bits: int):
 def check(base: SharedModel) -> None:
     """Find out whether a model takes masks. Without them its prompts run one by one.
 
-    Raise ValueError where the model cannot be trained.
+    Raise Mistake where the model cannot be trained.
     """
     name = type(base.net).__name__
-    base.takes_masks = False
+    reach = base.reach
+    base.reach = 0
     gap, reason = gap_in_words(base)
-    if not gap < 3 * base.noise:
+    if not gap < 10 * base.tolerance:
         raise Mistake(f"{name} cannot be trained here: one token after the other, {reason}")
-    base.noise = max(base.noise, 3 * gap)  # a deep model rounds more often
-    base.takes_masks = True
-    gap, reason = gap_in_words(base)
-    if not gap < base.noise:
+    base.noise = max(base.noise, gap)  # a deep model rounds more often
+    base.reach = reach
+    fault = fault_of(base)
+    if fault:
         base.run_one_by_one()
         print(
-            f"warning: {name} runs prompt by prompt, which is slower (with masks {reason})",
+            f"warning: {name} runs prompt by prompt, which is slower (with masks {fault})",
             file=sys.stderr,
         )
+
+
+def fault_of(base: SharedModel) -> str:
+    """Return what is wrong with the way to run a base. If nothing is, set its noise."""
+    gap, reason = gap_in_words(base)
+    if not gap < base.tolerance:
+        return reason
+    base.noise = max(base.noise, gap)
+    return ""
 
 
 def gap_in_words(base: SharedModel) -> tuple[float, str]:
@@ -124,9 +134,9 @@ def mean_gap(base: SharedModel) -> float:
     it scores each text as a row of its own, by transformers' forward pass.
     """
     agent = base.agents[0]
-    prompts = [(5, 3, 9, 4), (7, 2)]  # any tokens
-    uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64)
-    uniforms = uniforms.view(2, 2, 3)
+    prompts = [(5, 3, 9, 4, 8, 6, 2, 7, 3, 5), (7, 2)]  # any tokens
+    uniforms = torch.linspace(0.1, 0.9, 64, dtype=torch.float64)
+    uniforms = uniforms.view(2, 4, 8)
     answers = decode(base, prompts, [agent, agent], uniforms, PROBE, ["", ""])
     rows = []
     for prompt, responses in zip(prompts, answers, strict=True):
@@ -135,11 +145,11 @@ def mean_gap(base: SharedModel) -> float:
     score(base, rows, PROBE)
     differences = gaps(rows)
     fast = base.fast
-    takes_masks = base.takes_masks
+    reach = base.reach
     base.run_one_by_one()
     score(base, rows, PROBE)
     base.fast = fast
-    base.takes_masks = takes_masks
+    base.reach = reach
     differences = torch.cat([differences, gaps(rows)])
     return float(differences.abs().mean())
 

@@ -74,10 +74,13 @@ def score(
     if base.fast:
         logps_of = base.fast.token_logps
     limit = pass_tokens(base, recomputing)
-    trees = trees_of(base, rows, limit)
-    sizes = [len(tree.tokens) for tree in trees]
-    for numbers in pack(sizes, update_tokens(base, recomputing)):
-        batch = [trees[number] for number in sorted(numbers)]  # by agent
+    batch_limit = update_tokens(base, recomputing)
+    together = [row for row in rows if row.size <= base.reach]
+    alone = [row for row in rows if row.size > base.reach]
+    tree_limit = min(limit, base.codec.context)  # some models keep tables of so many places
+    batches = [*packed(trees_of(together, tree_limit), batch_limit)]
+    batches += packed(trees_of(alone, 0), batch_limit)
+    for batch in batches:
         agents = None
         if not frozen:
             agents = [tree.rows[0].agent for tree in batch]
@@ -161,17 +164,15 @@ class Tree:
         return row.prompt[:size] == root.prompt[:size]
 
 
-def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
+def trees_of(rows: list[Row], limit: float) -> list[Tree]:
     """Return the trees of rows: one for all prompts of an agent that begin with the same prompt.
 
-    A tree has at most `limit` tokens, if one response has. Where the model takes no mask, each
-    response has a tree of its own.
+    A tree has at most `limit` tokens, if one response has. With 0 each response has its own tree.
     """
-    limit = min(limit, base.codec.context)  # some models keep tables of so many places
     trees: list[Tree] = []
     for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
         last = None
-        if trees and base.takes_masks:
+        if trees:
             last = trees[-1]
         fits = last and last.takes(row) and len(last.tokens) + row.size <= limit
         if not fits:
@@ -181,6 +182,13 @@ def trees_of(base: SharedModel, rows: list[Row], limit: float) -> list[Tree]:
     return trees
 
 
+def packed(trees: list[Tree], limit: float) -> Iterator[list[Tree]]:
+    """Yield the trees of each pass, ordered by agent."""
+    sizes = [len(tree.tokens) for tree in trees]
+    for numbers in pack(sizes, limit):
+        yield [trees[number] for number in sorted(numbers)]
+
+
 @dataclass
 class Layout:
     """Trees side by side, as the model runs them: padded on the right."""
@@ -188,7 +196,7 @@ class Layout:
     ids: Tensor  # (B, L)
     predicted: Tensor  # (N,): places in the flattened ids where the responses' tokens are predicted
     targets: Tensor  # (N,): these tokens
-    positions: Tensor | None = None  # (B, L). Both are None where a model takes no masks.
+    positions: Tensor | None = None  # (B, L). Both are None where the texts run alone.
     seen: Tensor | None = None  # (B, 1, L, L): whether a token sees another
 
 
@@ -208,7 +216,7 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
     predicted = torch.tensor(predicted, device=device)
     targets = torch.tensor(targets, device=device)
     layout = Layout(ids.to(device), predicted, targets)
-    if not base.takes_masks:
+    if trees[0].rows[0].size > base.reach:
         return layout
     seen = torch.eye(size, dtype=torch.bool)
     seen = seen.repeat(count, 1, 1, 1)
@@ -234,6 +242,10 @@ def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor
         inputs["attention_mask"] = mask.masked_fill(~layout.seen, least)
         inputs["position_ids"] = layout.positions
     logits = base.net(layout.ids, use_cache=False, **inputs).logits
+    if layout.seen is None and layout.ids.shape[1] > base.switch:
+        # the first tokens were sampled when the text was short, at long-rope's other angles
+        early = base.net(layout.ids[:, : base.switch], use_cache=False).logits
+        logits = torch.cat([early, logits[:, base.switch :]], 1)
     # Responses may share a place. In several threads, only a gradient of `embedding` adds up their
     # parts in one order.
     logits = logits.flatten(0, 1)

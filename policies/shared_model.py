@@ -12,6 +12,7 @@ Shapes: R rows of T tokens. V vocabulary.
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from transformers import DynamicCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
@@ -27,13 +29,14 @@ from policies import Mistake
 from policies.codec import Codec
 from policies.model_names import TeamOptions, located
 
-# Mean differences of log-probabilities over several tokens, in nats, that rounding explains. In 32
+# Rounding moves log-probabilities between two ways to compute them. These are the least means over
+# several tokens, in nats, that a model is taken to have; loading.py measures the model's own. In 32
 # and 4 bits the largest difference of one token was 2e-6. In 16 bits a logit of 16 to 32 is itself
-# rounded by up to 0.06. SmolLM2-135M on an H200 had 0.035 in training, text by text 0.031, and
-# 0.057 between policies/fast/ and transformers; Qwen2.5-Coder-1.5B 0.010. A mask or a position that
-# is wrong had 0.3 and more in most models. In 8 bits activations are rounded, too.
-NOISE = 1e-3  # in 32 and 4 bits
-NOISE_16 = 0.1  # in 16 and 8 bits
+# rounded by up to 0.06: models of two layers had 0.01 in training, Qwen2.5-Coder-1.5B 0.01,
+# SmolLM2-135M 0.035 on an H200 and 0.037 on a CPU. In 8 bits activations are rounded, too. A mask
+# or a position that is wrong had 0.03 to 1.8.
+NOISE = 3e-4  # in 32 and 4 bits
+NOISE_16 = 0.01  # in 16 and 8 bits
 
 # Calls a function that keeps its inputs alone, and runs again in the backward pass. Without dropout
 # this needs no random numbers.
@@ -59,15 +62,18 @@ class SharedModel(nn.Module):
         if options.share:
             self.policy_of = dict.fromkeys(agents, agents[0])
         self.lora = options.lora_rank > 0
-        # Whether texts run side by side, with padding, positions and a mask. Else one by one.
-        self.takes_masks = True
+        config = model.config.get_text_config()
+        self.switch = rotation_switch(config)
+        # Tokens of the longest text that is scored beside others. 0: the model takes no masks, so
+        # texts are decoded one by one, too.
+        self.reach = min([self.switch, *windows(config)])
         # Another way to decode (`rows`) and to compute `token_logps`; policies/fast/ sets it.
         self.fast: Any = None
         self.engine: Any = None  # the server that samples, with --engine; engine.py sets it
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
-        # Nats that rounding does not reach between log-probabilities of two ways to run it.
         exact = model.dtype == torch.float32 and not self.int8
         self.noise = NOISE if exact else NOISE_16
+        self.mixed_noise = 0.0  # of a mixed precision, measured when it is used
         self.checkpointing = False  # whether the update always uses gradient checkpointing
         self.recomputing = False  # whether it does now
         self.halved = 0  # how often memory ran out (policies/memory.py)
@@ -124,8 +130,21 @@ class SharedModel(nn.Module):
 
         Both by transformers' own forward pass, without its masks.
         """
-        self.takes_masks = False
+        self.reach = 0
         self.fast = None
+
+    @property
+    def tolerance(self) -> float:
+        """Return a mean difference of log-probabilities, in nats, that rounding does not reach."""
+        noise = self.noise
+        if torch.is_autocast_enabled(self.device.type):
+            noise = max(noise, self.mixed_noise)
+        return 3 * noise
+
+    @property
+    def takes_masks(self) -> bool:
+        """Return whether texts run side by side, with padding, positions and a mask."""
+        return self.reach > 0
 
     def train(self, mode: bool = True):
         """Do nothing: neither Lightning nor anyone else may switch dropout on."""
@@ -179,6 +198,31 @@ class SharedModel(nn.Module):
 def repeat_each(values: Sequence, times: int) -> list:
     """Return each value so many times in a row: a a b b."""
     return [value for value in values for _ in range(times)]
+
+
+def windows(config) -> list[int]:
+    """Return the tokens of the layers' sliding windows and chunks.
+
+    A layer sees the whole of a text that fits. In a longer one it hides tokens, which a mask of a
+    tree would show.
+    """
+    cache = DynamicCache(config=config)  # it reads the types of the layers
+    sizes = [getattr(layer, "sliding_window", None) for layer in cache.layers]
+    sizes.append(getattr(config, "window_size", None))  # GPT-Neo's
+    return [size for size in sizes if size]
+
+
+def rotation_switch(config) -> float:
+    """Return the length in tokens beyond which long-rope turns every token by other angles.
+
+    The longest text of a batch decides for all. inf: the angles depend on the position alone.
+    """
+    rotations = getattr(config, "rope_parameters", None) or {}
+    switch = math.inf
+    for rotation in (rotations, *rotations.values()):  # some have one for each type of layer
+        if isinstance(rotation, dict) and rotation.get("rope_type") == "longrope":
+            switch = min(switch, rotation["original_max_position_embeddings"])
+    return switch
 
 
 def linear_layers(model) -> list[str]:

@@ -4,7 +4,6 @@ The policies sampled here are those scored here, so an ablation must leave this 
 """
 
 import functools
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from policies import Mistake, processes
 from policies.decoding import Response, decode
-from policies.loading import load_base
+from policies.loading import load_base, mean_gap
 from policies.logprobs import Row, gaps, score
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
@@ -109,29 +108,23 @@ class Team(nn.Module):
             base_rows = [row for row in rows if row.agent in base.agents]
             score(base, base_rows, sampling, backward, frozen)
 
-    def falls_back(self, rows: list[Row]) -> bool:
-        """Return whether a base runs its texts one by one from now on: its step is to be repeated.
+    def compare(self, rows: list[Row]) -> None:
+        """Raise Mistake if rows were scored with other log-probabilities than sampled with.
 
-        It does if the log-probabilities that its rows were sampled with are not those that they
-        were scored with, by more than rounding. Attention that changes with the length can do that:
-        a mask of a tree, or padding, misplaces it. ValueError: they differ one by one, too.
+        Rounding explains a mean difference within the base's tolerance.
         """
-        fell = False
         for base in self.bases:
             base_rows = [row for row in rows if row.agent in base.agents]
             shares = processes.gather(gaps(base_rows))  # so that all processes decide the same
-            gap = float(torch.cat(shares).abs().mean())
-            noise = base.noise
-            if torch.is_autocast_enabled(base.device.type):
-                noise = NOISE_16
-            if self.engine or not gap > noise:
-                continue
-            fault = f"{type(base.net).__name__} samples with log-probabilities that are {gap:.2g} "
-            fault += "nats off those of the update"
-            if not base.takes_masks:
-                raise Mistake(f"{fault}, also text by text: this model cannot be trained here")
-            base.run_one_by_one()
-            fell = True
-            if processes.place()[0] == 0:
-                print(f"warning: {fault}: each text runs alone from now on", file=sys.stderr)
-        return fell
+            differences = torch.cat(shares).abs()
+            if torch.is_autocast_enabled(base.device.type) and not base.mixed_noise:
+                base.mixed_noise = max(NOISE_16, mean_gap(base))
+            gap = differences.mean()
+            if len(differences) and not gap <= base.tolerance:
+                sampler = type(base.net).__name__
+                if base.engine:
+                    sampler = f"the engine at {base.engine.url}"
+                raise Mistake(
+                    f"{sampler} samples with log-probabilities that are {gap:.2g} nats off those "
+                    f"of the update, and rounding explains {base.tolerance:.2g}"
+                )

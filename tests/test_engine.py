@@ -55,6 +55,7 @@ class Server(LocalServer):
         self.context = 512
         self.offset = 0.0  # by how much the log-probabilities are wrong
         self.raw = False  # whether they are of the model's own distribution
+        self.heat = 1.0  # how many times as large the temperature is
         self.left = math.inf  # completions until it dies
 
     def respond(self, handler, body):
@@ -102,6 +103,7 @@ class Server(LocalServer):
             if body["model"] != "base":
                 set_peft_model_state_dict(base.model, self.adapters[body["model"]], "agent0")
             samples = torch.stack(numbers)[None]
+            options[0] *= self.heat
             [answers] = decode(base, [prompt], [0], samples, Sampling(*options), [""])
             rows = [Row(0, prompt, answer.tokens, logps=answer.logps) for answer in answers]
             if self.raw:
@@ -221,6 +223,26 @@ def test_an_answer_that_is_not_whole_is_refused(change, lost, named, server):
     server.completions = lambda body: (200, {"choices": choices})
     with pytest.raises(EngineError, match=f"answers as vLLM never does .*{named}"):
         ask(connected(server), (0, (5, 9, 7)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_server_may_round_and_not_sample_from_another_distribution(server, dtype):
+    server.base.to(dtype)
+    team = small_team(2)
+    connect(team, [server.url])
+
+    def compare():
+        prompts = [(0, (5, 9, 7)), (1, (3, 8, *range(3, 20)))]
+        rows = []
+        for prompt, responses in zip(prompts, ask(team, *prompts), strict=True):
+            rows += [Row(*prompt, response.tokens, logps=response.logps) for response in responses]
+        team.score(rows, SAMPLING)
+        team.compare(rows)
+
+    compare()
+    server.heat = 1.25
+    with pytest.raises(ValueError, match=f"the engine at {server.url} samples with log-probab"):
+        compare()
 
 
 # --- the importance ratio -------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from helpers import (
     train_run,
 )
 from test_memory import scarce
+from test_policies import small_kind
 
 from policies import judging, logprobs
 from policies.judging import PLAIN, likelihoods
@@ -38,13 +39,16 @@ def base():
     return small_base()
 
 
-def test_answers_are_the_frozen_bases_log_probabilities(base, monkeypatch):
-    """Where memory runs out, it asks less at once."""
+@pytest.mark.parametrize("window", [None, 8])
+def test_answers_are_the_frozen_bases_log_probabilities(window, monkeypatch):
+    """Whatever is asked beside. Where memory runs out, it asks less at once."""
+    base = small_base(model=small_kind("mistral", sliding_window=window))
     scarce(monkeypatch, logprobs, "lay_out", 1)
     monkeypatch.setattr(logprobs, "update_tokens", lambda base, *_: 400 / 2**base.halved)
     questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("", "ABC"), ("HELLO", "")]
     answers = likelihoods(base, questions)
     assert len(answers.pop(questions[-1])) == 0
+    assert base.halved
     assert base.halved
     for (prompt, text), answer in answers.items():
         ids = tuple(base.codec.ids(prompt, False)) or (1, 1)

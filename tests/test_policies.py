@@ -33,7 +33,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
-from policies import decoding, logprobs
+from policies import Mistake, decoding, logprobs
 from policies.codec import eos_tokens
 from policies.decoding import decode
 from policies.loading import load_base
@@ -125,14 +125,15 @@ KINDS = {  # what differs from a real configuration of the kind is its size alon
     "cohere": LLAMA,  # its logits have a factor
     "gpt_oss": LLAMA | {"num_local_experts": 4, "head_dim": 8},  # sinks
     "mixtral": LLAMA | {"num_local_experts": 4},
+    "phi3": LLAMA | {"sliding_window": None},
+    # with windows or chunks
+    "gpt_neo": NEO,
+    "llama4_text": LLAMA4,
+    "gemma3_text": GEMMA | {"sliding_window": 8},
     # run text by text: found at loading
     "bloom": {"n_head": 4, "n_layer": 2},  # it makes positions from the mask
     "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64},
     "qwen3_next": LLAMA | LINEAR | {"head_dim": 8},
-    # at the first long texts
-    "gpt_neo": NEO,
-    "llama4_text": LLAMA4,
-    "gemma3_text": GEMMA | {"sliding_window": 8},
     # refused
     "bert": {"intermediate_size": 48},  # every token sees the ones after it
     "recurrent_gemma": GEMMA | {"lru_width": 32, "num_hidden_layers": 3},  # its cache is its own
@@ -335,6 +336,14 @@ def test_decoding_ends_when_every_row_has_its_stop(begun, monkeypatch):
     if begun:
         assert [len(response.tokens) for response in responses] == [1, 1]
         assert {response.text for response in responses} <= {"", begun}  # the second with an EOS
+
+
+def test_a_model_without_probabilities_draws_nothing():
+    """As after a step at a rate of 1e30."""
+    base = small_base()
+    base.head.weight.data.fill_(math.nan)
+    with pytest.raises(Mistake, match="Qwen2ForCausalLM draws tokens without a probab"):
+        sampled(base, PROMPTS, AGENTS[:2] * 2)
 
 
 def embedded_tokenizer(*special):

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from policies.fast.layers import is_known
 from policies.fast.model import Fast
-from policies.loading import gap_in_words
+from policies.loading import fault_of
 from policies.shared_model import SharedModel
 
 
@@ -24,8 +24,8 @@ def accelerate(bases: Iterable[SharedModel]) -> None:
         if not is_known(base.net.config) or not base.takes_masks:
             continue
         base.fast = Fast(base)
-        gap, reason = gap_in_words(base)
-        if not gap < base.noise:
+        fault = fault_of(base)
+        if fault:
             base.fast = None
             name = type(base.net).__name__
-            print(f"warning: {name} runs the plain way, slower ({reason})", file=sys.stderr)
+            print(f"warning: {name} runs the plain way, slower ({fault})", file=sys.stderr)
