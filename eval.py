@@ -209,7 +209,9 @@ def evaluate(args: Namespace) -> Iterator[tuple]:
         "num_samples": args.num_samples,  # 0: greedy alone
         "seed": args.seed,
         "reward": task.reward,
-        "maximum": largest_return(reward, settings["turns"], settings["gamma"]),
+        "maximum": largest_return(
+            reward.maximum, task.scored(settings["turns"]), settings["gamma"]
+        ),
         "problems": len(items),
         "items": digest(items),
     }

@@ -206,11 +206,9 @@ def optimism_weight(step: int, start: float, total: int) -> float:
 
 # --------------------------------------------------------------------------------------------------
 # 2. The rollout (steps 1 to 4).
-#    Keep two things in an ablation:
-#    - An agent's observation is made only from the item, its own history and the feedback
-#      (Rollout.observe, Rollout.next_turn). This makes the team decentralised: a partner's text
-#      reaches an agent only if the task puts it into the item (advance) or into the feedback.
-#    - Every random number is a function of a node's key. This makes resuming exact.
+#    An episode is the task's generator `play`. A node is a place where it asks agents.
+#    Keep one thing in an ablation: every random number is a function of a node's key. This makes
+#    resuming exact.
 #    Change this for an ablation: which joint responses are scored (score_joints) and played on
 #    (next_turn). The held-out evaluation uses the same scores, so shape rewards in set_advantages.
 # --------------------------------------------------------------------------------------------------
@@ -222,37 +220,47 @@ class Node:
 
     There are n agents, S samples (G, or 1 on a chain after the first turn) and J joint responses
     that are scored. Aligned joint response g has sample g of every agent. Only these S are played
-    on. h_i of the paper is what the task's `observe` makes of an agent's history: prompts[i].
+    on. h_i of the paper is prompts[i], which the task's `play` makes.
     """
 
     problem: int  # number of the item in the batch
     item: dict
     key: tuple[int, ...]  # seeds the node's random numbers: (seed, stream, step, problem, path)
-    histories: list[list[tuple[str, str]]]  # per agent: its own (response, feedback) pairs
+    history: list[tuple[dict, list[str]]]  # earlier turns: who was asked what, and the answers
+    asked: dict[int, Prompt]  # the agents who answer, with their prompts
+    prompts: list[tuple[int, ...]]  # per agent: its prompt's token ids, () if it is not asked
     samples: int  # S
     # steps 1 and 2
-    observations: list[Prompt] = field(default_factory=list)  # per agent: its prompt
-    # per agent: the prompt's token ids
-    prompts: list[tuple[int, ...]] = field(default_factory=list)
     responses: list[list[Response]] = field(default_factory=list)  # [agent][sample]
-    # step 3
+    # step 3 and the next turn
+    steps: dict = field(default_factory=dict)  # by the texts of a joint response: episodes.Step
     joints: Tensor | None = None  # (J, n): the joint responses that are scored, as sample numbers
     parts: list[dict[str, float]] = field(default_factory=list)  # per joint response
     rewards: Tensor | None = None  # (n, J): what each agent earns for each joint response
-    team_rewards: Tensor | None = None  # (J,): the mean over the agents
-    # the next turn, one entry per aligned joint response
-    feedback: dict[int, list[str]] = field(default_factory=dict)  # [joint response][agent]
-    next_items: list[dict | None] = field(default_factory=list)  # None: its episode is over
-    children: list["Node | None"] = field(default_factory=list)  # [] on the last turn
+    # per aligned joint response, None: its episode is over. [] on the last turn
+    children: list["Node | None"] = field(default_factory=list)
     # steps 4 and 5
     values: Tensor | None = None  # (n,): mean reward + gamma x mean of the children's values
-    value: float = 0.0  # the mean over the agents, which is logged as `return`
     returns: Tensor | None = None  # (n, S): R of every sample (sample_returns)
     advantages: Tensor | None = None  # (n, S)
 
-    def texts(self, joint: Sequence[int]) -> list[str]:
+    @property
+    def value(self) -> float:
+        """The mean value over the agents, which is logged as `return`."""
+        return float(team_mean(self.values))
+
+    @property
+    def team_rewards(self) -> Tensor:
+        """The mean reward over the agents, (J,)."""
+        return team_mean(self.rewards)
+
+    def texts(self, joint: Sequence[int]) -> tuple[str, ...]:
         """Return the agents' texts in a joint response, which is given as sample numbers."""
-        return [self.responses[agent][sample].text for agent, sample in enumerate(joint)]
+        return tuple(self.responses[agent][sample].text for agent, sample in enumerate(joint))
+
+    def aligned(self, sample: int) -> tuple[str, ...]:
+        """Return the agents' texts in an aligned joint response."""
+        return self.texts([sample] * len(self.responses))
 
 
 @dataclass(frozen=True)
@@ -279,9 +287,8 @@ class Play:
 class Rollout:
     """Plays a batch of problems.
 
-    `task` is the user's (tasks.py). `reward` scores many joint responses, [(item, texts)], and
-    returns the parts of each (training/reward_runner.py). `advance` and `feedback` run in its
-    threads.
+    `task` is the user's (tasks.py). `reward` lets its episodes go on and scores many joint
+    responses (training/reward_runner.py).
     """
 
     def __init__(self, team: Team, task, reward: Callable, episode: Episode):
@@ -292,44 +299,49 @@ class Rollout:
         self.warned = False  # that a prompt of a later turn did not fit
         self.seconds: dict[str, float] = defaultdict(float)
         self.interruptible = contextlib.nullcontext  # where a signal may end a run, in a rollout
+        if task.num_agents != team.size:
+            raise Mistake(f"the task is for {task.num_agents} agents, the team has {team.size}")
         for base in set(team.base_of.values()):
             base.codec.end_at(task.stop)
 
     def __call__(self, items: list, key: tuple, sampling: Sampling, play: Play) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
 
-        An episode ends after --turns, or earlier where the task's `advance` returns None or the
-        next turn's prompts do not fit.
+        An episode ends after --turns, or earlier where the task's `play` asks nobody or the next
+        turn's prompts do not fit.
 
         The key (seed, stream, step, number of the first item) decides every random number.
         """
-        nodes = []
-        for number, item in enumerate(items):
-            node_key = (*key[:3], key[3] + number)
-            histories = [[] for _ in range(self.team.size)]
-            node = Node(number, item, node_key, histories, play.samples)
-            self.observe(node)
-            nodes.append(node)
         turns = []
         samples = 1 if play.chain else play.samples  # of later turns
         with self.interruptible():
+            nodes = []
+            starts = self.reward.starts(self.task, items)
+            for number, start in enumerate(starts):
+                node_key = (*key[:3], key[3] + number)
+                nodes.append(self.open(number, items[number], node_key, start, play.samples))
             while nodes:
+                turns.append(nodes)
+                goes_on = len(turns) < self.episode.turns
                 with self.timed("rollout"):
                     self.act(nodes, sampling)  # steps 1 and 2
                 with self.timed("reward"):
-                    self.score_joints(nodes, play.joints)  # step 3
-                turns.append(nodes)
-                if len(turns) == self.episode.turns:
-                    break
-                with self.timed("reward"):
-                    self.move_on(nodes)
+                    self.score_joints(nodes, play.joints, goes_on)  # step 3
                 opened = []
-                with self.timed("rollout"):
-                    for node in nodes:
-                        opened += self.next_turn(node, samples)
+                if goes_on:
+                    with self.timed("rollout"):
+                        for node in nodes:
+                            opened += self.next_turn(node, samples)
                 nodes = opened
             back_up(turns, self.episode.gamma, play.optimism)  # step 4
         return turns
+
+    def open(self, problem: int, item: dict, key: tuple, step, samples: int) -> Node:
+        """Return the node where a step asks agents. TooLong: a prompt does not fit."""
+        prompts = [()] * self.team.size
+        for agent, prompt in step.asked.items():
+            prompts[agent] = self.encode(agent, item, prompt)
+        return Node(problem, item, key, step.history, step.asked, prompts, samples)
 
     def encode(self, agent: int, item: dict, prompt: Prompt) -> tuple[int, ...]:
         """Return a prompt's token ids, those of the answer's beginning included.
@@ -344,23 +356,6 @@ class Rollout:
             episode.max_new_tokens,
             self.task.begin(agent, item),
         )
-
-    def turn(self, node: Node) -> int:
-        """Return the number of a node's turn, from 0."""
-        return len(node.histories[0])
-
-    def speakers(self, item: dict, turn: int) -> list[int]:
-        """Return who answers at a turn. The others say "", and have nothing to learn there."""
-        return self.task.speakers(item, turn) or list(range(self.team.size))
-
-    def observe(self, node: Node) -> None:
-        """Set the prompts of the agents who speak at a new node. TooLong: one does not fit."""
-        node.observations = [""] * self.team.size
-        node.prompts = [()] * self.team.size
-        for agent in self.speakers(node.item, self.turn(node)):
-            prompt = self.task.observe(agent, node.item, node.histories[agent])
-            node.observations[agent] = prompt
-            node.prompts[agent] = self.encode(agent, node.item, prompt)
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Let the agents who speak answer their own prompts, decoded together over all nodes."""
@@ -383,82 +378,64 @@ class Rollout:
         shape = (self.team.size, node.samples, sampling.max_new_tokens)
         return generator(*node.key).random(shape)
 
-    def score_joints(self, nodes: list[Node], joints: float) -> None:
+    def score_joints(self, nodes: list[Node], joints: float, goes_on: bool) -> None:
         """Score joint responses of every node, so that each response is in as many of them.
 
-        ValueError: the reward scores only some of those to a problem at this turn. Unscored ones
-        would count as 0 in their group.
+        The aligned ones are played first, and on to the next turn if the episode `goes_on`. Where
+        none of them is scored, the turn is not scored, and the others are not played.
+
+        ValueError: some of a node's joint responses are scored and some are not.
         """
-        size = self.team.size
-        asked = []
         for node in nodes:
-            speakers = self.speakers(node.item, self.turn(node))
+            node.steps = dict.fromkeys(map(node.aligned, range(node.samples)))
+        self.reward.play_on(self.task, nodes, goes_on)
+        for node in nodes:
+            is_scored = any(step.scored for step in node.steps.values())
+            speakers = sorted(node.asked)
             # A silent agent's responses are equal, so any column of the arrangement will do.
-            columns = [speakers.index(i) if i in speakers else 0 for i in range(size)]
-            node.joints = arrangement(len(speakers), node.samples, joints)[:, columns]
-            asked += [(node.item, node.texts(joint)) for joint in node.joints.tolist()]
-        scores = iter(self.reward(asked))
-        is_scored = {}  # by problem
+            columns = [speakers.index(i) if i in speakers else 0 for i in range(self.team.size)]
+            count = joints if is_scored else 1
+            node.joints = arrangement(len(speakers), node.samples, count)[:, columns]
+            for joint in node.joints.tolist():
+                node.steps.setdefault(node.texts(joint))
+        self.reward.play_on(self.task, nodes, goes_on=False)
+        self.reward.pay(nodes)
         for node in nodes:
-            node.parts = list(itertools.islice(scores, len(node.joints)))
-            for parts in node.parts:
-                if is_scored.setdefault(node.problem, bool(parts)) != bool(parts):
-                    raise Mistake(
-                        "the reward returned {} for one response and a score for another, at turn "
-                        f"{self.turn(node)} of item {node.item!r:.300}: {{}} says that the "
-                        "whole turn is not scored; return 0 for a response that earns nothing"
-                    )
-            rewards = [agent_rewards(parts, size) for parts in node.parts]  # (J, n)
+            node.parts = [node.steps[node.texts(joint)].parts for joint in node.joints.tolist()]
+            if any(node.parts) and not all(node.parts):
+                raise Mistake(
+                    f"at turn {len(node.history)} of item {node.item!r:.300} one joint response is "
+                    "scored and another one is not: a response that earns nothing gets a 0"
+                )
+            rewards = [agent_rewards(parts, self.team.size) for parts in node.parts]  # (J, n)
             node.rewards = torch.tensor(rewards, dtype=torch.float64).T.contiguous()
-            node.team_rewards = team_mean(node.rewards)
-
-    def move_on(self, nodes: list[Node]) -> None:
-        """Ask the task for the next item after each aligned joint response, and for its feedback.
-
-        The next item is None where the episode is over.
-        """
-        calls = []
-        for node in nodes:
-            for sample in range(node.samples):
-                texts = node.texts([sample] * self.team.size)
-                calls.append((node.item, texts))
-        outcomes = iter(self.reward.outcomes(self.task, calls))
-        for node in nodes:
-            for sample in range(node.samples):
-                next_item, node.feedback[sample] = next(outcomes)
-                node.next_items.append(next_item)
 
     def next_turn(self, node: Node, samples: int) -> list[Node]:
         """Open and return a node for each aligned joint response whose episode goes on.
 
-        A history grows by the agent's own text. An episode whose prompts no longer fit is over.
+        An episode whose prompts no longer fit is over.
         """
-        for sample, item in enumerate(node.next_items):
-            if item is None:
-                node.children.append(None)
-                continue
-            histories = []
-            for agent, history in enumerate(node.histories):
-                text = node.responses[agent][sample].text
-                histories.append([*history, (text, node.feedback[sample][agent])])
-            child = Node(node.problem, item, (*node.key, sample), histories, samples)
-            node.children.append(child if self.fits(child) else None)
-        return [child for child in node.children if child]
+        for sample in range(node.samples):
+            step = node.steps[node.aligned(sample)]
+            child = None
+            if step.asked:
+                key = (*node.key, sample)
+                try:
+                    child = self.open(node.problem, node.item, key, step, samples)
+                except TooLong as error:
+                    self.warn(node, error)
+            node.children.append(child)
+        return list(filter(None, node.children))
 
-    def fits(self, node: Node) -> bool:
-        """Set the prompts of a later turn. Return whether all of them fit."""
-        try:
-            self.observe(node)
-        except TooLong as error:
-            if not self.warned:
-                self.warned = True
-                print(
-                    f"warning: an episode ends after turn {self.turn(node) - 1}: {error}. "
-                    "The metric too_long counts such episodes",
-                    file=sys.stderr,
-                )
-            return False
-        return True
+    def warn(self, node: Node, error: TooLong) -> None:
+        """Say once that a prompt does not fit."""
+        if not self.warned:
+            self.warned = True
+            print(
+                f"warning: an episode ends after turn {len(node.history)}: {error}. "
+                "The metric too_long counts such episodes",
+                file=sys.stderr,
+            )
 
     @contextlib.contextmanager
     def timed(self, name: str):
@@ -471,8 +448,8 @@ class Rollout:
 def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
     """Compute values and returns from the last turn to the first (step 4).
 
-    Only the samples' returns on the last turn are optimistic. The values are means, so the logged
-    `return` is, too.
+    A turn that is not scored is not discounted. Only the samples' returns on the last turn are
+    optimistic. The values are means, so the logged `return` is, too.
     """
     for nodes in reversed(turns):
         for node in nodes:
@@ -482,13 +459,13 @@ def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
             for sample, child in enumerate(node.children):
                 if child:
                     future[:, sample] = child.values
-            node.values = node.rewards.mean(1) + gamma * future.mean(1)  # (n,)
-            node.value = float(team_mean(node.values))
+            discount = gamma if any(node.parts) else 1.0
+            node.values = node.rewards.mean(1) + discount * future.mean(1)  # (n,)
             # Before the last turn only the aligned joint responses are played on. The maximum over
             # the others would count what a response earns now, and not what it leaves for later.
             # Episodes that are over are no exception: the draw decides which are, so it would bias.
             weight = 0.0 if node.children else optimism
-            node.returns = sample_returns(node.rewards, node.joints, future, gamma, weight)
+            node.returns = sample_returns(node.rewards, node.joints, future, discount, weight)
 
 
 def generator(*key: int) -> np.random.Generator:

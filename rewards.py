@@ -4,17 +4,17 @@ A reward scores one joint response.
 
     def reward(item: dict, responses: list[str]) -> float | dict[str, float]
 
-`reward.maximum` is its largest value, which normalised returns need. With `reward.per_episode =
-True` a whole episode earns no more than that: it is paid once, when the problem is solved or on the
-last turn. The values of a dict are summed and logged as reward/<key>. A key that only some
-responses have counts as 0 in the others. Two kinds of keys differ.
+`reward.maximum` is its largest value, which normalised returns need. Whether an episode earns it
+once or at each turn, a task says (`Task.per_episode`). The values of a dict are summed and logged
+as reward/<key>. A key that only some responses have counts as 0 in the others. Two kinds of keys
+differ.
 
 - "metric/..." does not count towards the sum. It is logged under its own name.
 - "agent/<i>" goes to agent i alone, on top of the sum. It is logged as agent/<i>/reward. The logged
   return is then the sum plus the mean of the agents' own rewards. `maximum` limits this return.
 
-An empty dict means that this turn is not scored. At a turn of a problem a reward scores all joint
-responses or none: a response that earns nothing gets 0.
+An empty dict means that this turn is not scored. A reward scores all joint responses to the same
+prompts or none: a response that earns nothing gets 0.
 
 A reward has to be pure. Several threads call it at once, equal joint responses to a problem are
 scored once, and a resumed run calls it again. It ends the run (training/reward_runner.py) if it
@@ -442,14 +442,12 @@ REWARDS = {
 }
 
 
-def largest_return(reward, turns: int, gamma: float) -> float:
-    """Return the largest return of an episode. The logged returns are shares of it.
+def largest_return(maximum: float, turns: int, gamma: float) -> float:
+    """Return the largest return of an episode of so many scored turns, each of `maximum`.
 
-    Each turn may earn the maximum, or the whole episode may.
+    The logged returns are shares of it.
     """
-    if getattr(reward, "per_episode", False):
-        return reward.maximum
-    return reward.maximum * sum(gamma**turn for turn in range(turns))
+    return maximum * sum(gamma**turn for turn in range(turns))
 
 
 def logged(part: str) -> str:

@@ -5,19 +5,26 @@
 Search this file for the words of a prompt to change it.
 
 1. `Task`: what the core may ask of a task.
-2. Code tasks: helpers and one main function, written by different agents.
-3. Writing tasks: two texts from one source.
-4. The table of names.
+2. Workflows around any task: agents that answer in turn, or discuss.
+3. Code tasks: helpers and one main function, written by different agents.
+4. Writing tasks: two texts from one source.
+5. The table of names.
 """
 
 import functools
+import hashlib
+import pickle
 import re
 import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
 
 from policies import Mistake
-from programs.extraction import part_names
+from programs.extraction import closed, part_names
 from programs.items import code_item, passable, read_items, signature
 from programs.rows import fifths, file_rows, hub_rows
 from programs.texts import (
@@ -32,6 +39,8 @@ from programs.texts import (
 )
 
 History = list[tuple[str, str]]  # an agent's earlier responses with their feedback
+Prompt = str | list[dict]  # a text, or the messages of a chat
+REMEMBERED = 10_000  # answers of what is dear
 
 # --------------------------------------------------------------------------------------------------
 # 1. Task
@@ -41,9 +50,7 @@ History = list[tuple[str, str]]  # an agent's earlier responses with their feedb
 class Task:
     """The base class of tasks, with a default for everything but `items` and `observe`.
 
-    An agent's observation is computed from the item and from its own history. It cannot contain a
-    partner's text, unless `advance` puts that text into the item and `observe` shows it.
-    `feedback`, `advance` and the reward run in threads: what their calls share needs a lock.
+    `play` and the reward run in threads: what their calls share needs a lock.
     """
 
     reward: str | None = None  # default reward; make_task replaces it with the run's
@@ -55,6 +62,12 @@ class Task:
     # joint responses. A name without @k is the fraction of joint responses whose part exceeds 0.
     measures: ClassVar[dict[str, str]] = {}
 
+    # Default of --turns, the largest number of times that an episode asks. Or a function of the
+    # number of agents that returns it.
+    turns: Any = 1
+    per_episode = False  # whether an episode is paid once, and not at each of its scored turns
+    maximum: float | None = None  # largest sum of the parts, where `play` pays by itself
+    asks = 1  # times that `play` asks for one scored turn
     takes_data = False  # whether its problems may come from a file, --data
     most_agents: int | None = None  # number of roles
 
@@ -74,11 +87,42 @@ class Task:
         """Return the problems of "train", "dev" or "test", as plain dicts."""
         raise Mistake(f"{type(self).__name__} has no items(split)")
 
-    def speakers(self, item: dict, turn: int) -> list[int] | None:
-        """Return the agents that answer at a turn (from 0). None, or an empty list: all."""
-        return None
+    def play(self, item: dict) -> Generator:
+        """Play an episode: yield what is asked, receive what was answered, yield what is scored.
 
-    def observe(self, agent: int, item: dict, history: History) -> str | list[dict]:
+        - A dict from agents to prompts: these agents answer now, each from its own prompt alone. A
+          list comes back, with a text per agent, "" for who was not asked.
+        - A list, with a text per agent: the joint response that the reward scores at this turn.
+          (item, list): it is scored with this item.
+        - A dict of named parts: what the joint response earns, where there is no reward.
+
+        What an episode returns is scored, too. A turn after which it asks again is not scored.
+
+        It is replayed from its answers, so it is pure: no clock, no random numbers, no change of
+        the item or of anything shared. `once` remembers what is dear.
+
+        This default is the paper's. An agent's prompt is made of the item, of its own responses and
+        of the feedback. It never holds a partner's text, unless the feedback does.
+        """
+        histories: list[History] = [[]] * self.num_agents
+        while True:
+            texts = yield observations(self, item, histories)
+            yield texts
+            histories = longer(histories, texts, told(self, item, texts))
+
+    def scored(self, turns: int) -> int:
+        """Return the largest number of scored turns in an episode that asks so many times."""
+        return 1 if self.per_episode else max(turns // self.asks, 1)
+
+    def once(self, function: Callable, *arguments):
+        """Return function(*arguments), called once for equal arguments, in all threads.
+
+        The latest REMEMBERED answers are kept. Nobody may change them.
+        """
+        memory = vars(self).setdefault("_memory", Memory())
+        return memory.answer(function, arguments)
+
+    def observe(self, agent: int, item: dict, history: History) -> Prompt:
         """Return one agent's prompt.
 
         It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...]. The model's
@@ -96,13 +140,6 @@ class Task:
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         """Return the text that each agent reads after a turn."""
         return [""] * len(responses)
-
-    def advance(self, item: dict, responses: list[str]) -> dict | None:
-        """Return the next turn's item (the state transition), or None where the episode is over.
-
-        A changed item is a new one, as item | {...}: other responses go on from the same item.
-        """
-        return item
 
     def scheme(self, item: dict, responses: list[str]) -> str | None:
         """Return a name for how the work was divided. Training and eval.py count these names."""
@@ -123,8 +160,165 @@ class Task:
         return item | {self.field: text}
 
 
+class Memory:
+    """Remembers what functions answered."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.answers: OrderedDict[bytes, Future] = OrderedDict()
+
+    def answer(self, function: Callable, arguments: tuple):
+        """Return function(*arguments). Another thread's call with equal arguments is waited for."""
+        values = pickle.dumps((function.__qualname__, arguments))
+        key = hashlib.sha256(values).digest()
+        with self.lock:
+            is_new = key not in self.answers
+            future = self.answers.setdefault(key, Future())
+            if len(self.answers) > REMEMBERED:
+                self.answers.popitem(last=False)
+        if is_new:
+            try:
+                future.set_result(function(*arguments))
+            except Exception as error:
+                future.set_exception(error)
+        return future.result()
+
+
+def observations(task: Task, item: dict, histories: list[History]) -> dict[int, Prompt]:
+    """Return the prompt of every agent, from the item and its own history."""
+    return {agent: task.observe(agent, item, own) for agent, own in enumerate(histories)}
+
+
+def told(task: Task, item: dict, texts: list[str]) -> list[str]:
+    """Return the feedback for each agent. A task is asked for it once."""
+    feedback = task.once(task.feedback, item, texts)
+    if not isinstance(feedback, list | tuple) or len(feedback) != len(texts):
+        raise Mistake(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
+    return feedback
+
+
+def longer(histories: list[History], texts: list[str], feedback: list[str]) -> list[History]:
+    """Return the agents' histories with one more turn."""
+    turns = zip(histories, texts, feedback, strict=True)
+    return [[*history, (text, read)] for history, text, read in turns]
+
+
+def of_agents(value, agents: int):
+    """Return a default of a task: a value, or what a function of the number of agents returns."""
+    return value(agents) if callable(value) else value
+
+
 # --------------------------------------------------------------------------------------------------
-# 2. Code tasks
+# 2. Workflows around any task
+#
+# class Mine(InTurn, CoopHumanEval) is such a task. eval.py's baselines are made the same way.
+# --------------------------------------------------------------------------------------------------
+
+
+class InTurn:
+    """Agents that are asked together answer one after the other. Each reads those before it.
+
+    Their texts stand above its own prompt.
+    """
+
+    turns = staticmethod(lambda agents: agents)
+
+    @property
+    def asks(self):
+        return self.num_agents * super().asks
+
+    def play(self, item):
+        return relay(self, super().play(item), self.one_by_one)
+
+    def one_by_one(self, prompts):
+        texts = [""] * self.num_agents
+        authors = []
+        for agent in sorted(prompts):
+            answers = yield {agent: below(quoted(texts, authors), prompts[agent])}
+            texts[agent] = answers[agent]
+            authors.append(agent)
+        return texts
+
+
+class Discussion:
+    """Each agent answers, reads the others' answers as feedback, and answers again, which counts.
+
+    Where the task has a `play` of its own, its prompts come again, below all answers.
+    """
+
+    turns = 2
+
+    @property
+    def asks(self):
+        return 2 * super().asks
+
+    def play(self, item):
+        if super().play.__func__ is Task.play:
+            return self.discuss(item)
+        return relay(self, super().play(item), self.twice)
+
+    def discuss(self, item):
+        agents = range(self.num_agents)
+        histories = [[]] * self.num_agents
+        while True:
+            texts = yield observations(self, item, histories)
+            others = [quoted(texts, set(agents) - {agent}) for agent in agents]
+            histories = longer(histories, texts, others)
+            texts = yield observations(self, item, histories)
+            yield texts
+            histories = longer(histories, texts, told(self, item, texts))
+
+    def twice(self, prompts):
+        texts = yield prompts
+        answers = quoted(texts, prompts)
+        texts = yield {agent: below(answers, prompt) for agent, prompt in prompts.items()}
+        return texts
+
+
+def relay(task, episode: Generator, ask: Callable[[dict], Generator]) -> Generator:
+    """Play an episode whose prompts are put by `ask`, a generator that returns the answers.
+
+    It may ask as often as it might without the workflow.
+    """
+    left = of_agents(task.turns, task.num_agents) // task.asks
+    answers = None
+    while True:
+        try:
+            event = episode.send(answers)
+        except StopIteration as end:
+            return end.value
+        if not asks_agents(event):
+            answers = yield event
+            continue
+        if not left:
+            return None
+        left -= 1
+        answers = yield from ask(event)
+
+
+def asks_agents(event) -> bool:
+    """Return whether an episode's event is a dict of prompts, and not of named parts."""
+    return isinstance(event, dict) and not all(isinstance(name, str) for name in event)
+
+
+def quoted(texts: list[str], authors: Iterable[int]) -> str:
+    """Return what these agents wrote, for an agent to read."""
+    quotes = [f"Agent {author} wrote:\n{closed(texts[author])}" for author in sorted(authors)]
+    return "\n\n".join(quotes)
+
+
+def below(text: str, prompt: Prompt) -> Prompt:
+    """Return a prompt with a text, if any, above it or above the last message of a chat."""
+    if not text:
+        return prompt
+    if isinstance(prompt, str):
+        return f"{text}\n\n{prompt}"
+    *before, last = prompt
+    return [*before, last | {"content": f"{text}\n\n{last['content']}"}]
+
+
+# --------------------------------------------------------------------------------------------------
+# 3. Code tasks
 # --------------------------------------------------------------------------------------------------
 
 
@@ -336,7 +530,7 @@ class CoopHumanEval(HumanEval):
 
 
 # --------------------------------------------------------------------------------------------------
-# 3. Writing tasks
+# 4. Writing tasks
 # --------------------------------------------------------------------------------------------------
 
 
@@ -454,7 +648,7 @@ class Arxiv(Tldr):
 
 
 # --------------------------------------------------------------------------------------------------
-# 4. The table of names: --task
+# 5. The table of names: --task
 # --------------------------------------------------------------------------------------------------
 
 TASKS = {

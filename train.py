@@ -78,7 +78,10 @@ class Args:
         whole_path,
         metavar="FILE",
     )
-    turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
+    turns: int | None = optional(
+        "largest number of turns of an episode: times that agents are asked (the task's own, or 1)",
+        COUNT,
+    )
     feedback: str | None = optional("kind of feedback between turns, by the task's name for it")
     task_arg: dict | None = optional(
         "arguments of the task's constructor, such as feedback_tests=3 for --feedback tests",

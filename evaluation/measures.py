@@ -87,7 +87,7 @@ def flat(record: dict) -> dict:
     turns = record["turns"]
     tokens = np.array([turn["tokens"] for turn in turns])  # (turns, agents)
     row = {name: record[name] for name in KEYS}
-    row["answers"] = tuple(turns[-1]["responses"])
+    row["answers"] = tuple(turns[-1].get("scored", turns[-1]["responses"]))
     for agent, lengths in enumerate(tokens.T):  # 0 where it did not speak
         if lengths.any():
             row[f"length/{agent}"] = lengths[lengths > 0].mean()

@@ -1,7 +1,7 @@
 """The players of an evaluation: a run's agents, trained or untrained, and the paper's baselines.
 
-A method is a rollout, that of training or one of the classes below, which differ in who sees what.
-Prompts, sampling and rewards are those of training, because the same objects make them here.
+A method is a choice of agents, trained or not, and perhaps a workflow around the task. Prompts,
+sampling and rewards are those of training, because the same objects make them here.
 `flags` are those of train.py, resolved (train.Args).
 """
 
@@ -13,151 +13,46 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import numpy as np
-import torch
 from tqdm import tqdm
 
-from magrpo import Episode, Node, Rollout, arrangement
+from magrpo import Episode, Node, Rollout
 from policies import Mistake
-from policies.codec import Prompt
-from policies.decoding import SILENCE
 from policies.loading import device, load_agent
 from policies.model_names import TeamOptions, find_model
 from policies.sampling import Sampling
 from policies.team import Team
-from programs.extraction import closed
 from rewards import largest_return
+from tasks import Discussion, InTurn
 from training import run_folder
 from training.acceleration import accelerate
 from training.defaults import resolve_bits
 from training.flags import part_of
 from training.held_out import episode, play, sample_record
 from training.items import check_prompts
-from training.metrics import sampled_tokens
+from training.metrics import cut_off, sampled_tokens
 from training.plugins import find_reward, make_task
 from training.reward_runner import Scorer
 
 TIMED = 5  # problems whose decoding is timed, one at a time
 
 
-# --- the paper's baselines ------------------------------------------------------------------------
-
-
-def shown(node: Node, sample: int, authors: Iterable[int]) -> str:
-    """Return how a baseline shows an agent what others wrote in a joint response, if they spoke."""
-    texts = []
-    for author in authors:
-        if node.prompts[author]:
-            text = closed(node.responses[author][sample].text)
-            texts.append(f"Agent {author} wrote:\n{text}")
-    return "\n\n".join(texts)
-
-
-def below(text: str, prompt: Prompt) -> Prompt:
-    """Return a prompt with a text, if any, above it or above the last message of a chat."""
-    if not text:
-        return prompt
-    if isinstance(prompt, str):
-        return f"{text}\n\n{prompt}"
-    *before, last = prompt
-    return [*before, last | {"content": f"{text}\n\n{last['content']}"}]
-
-
-class Sequential(Rollout):
-    """Each agent that speaks at a turn sees the responses of the agents before it.
-
-    They stand above its own prompt.
-    """
-
-    def act(self, nodes, sampling):
-        for node in nodes:
-            node.responses = [[SILENCE] * node.samples] * self.team.size
-        for agent in range(self.team.size):
-            speaking = [node for node in nodes if node.prompts[agent]]
-            if speaking:
-                self.answer(agent, speaking, sampling)
-
-    def answer(self, agent, nodes, sampling):
-        """Let one agent answer. Each of its samples has a prompt of its own."""
-        asked = []
-        begun = []
-        uniforms = []
-        for node in nodes:
-            for sample in range(node.samples):
-                earlier = shown(node, sample, range(agent))
-                prompt = below(earlier, node.observations[agent])
-                ids = self.encode(agent, node.item, prompt)
-                asked.append((agent, ids))
-                begun.append(self.task.begin(agent, node.item))
-            uniforms.append(self.uniforms(node, sampling)[agent])
-        numbers = torch.from_numpy(np.concatenate(uniforms))
-        answers = self.team.sample(asked, numbers[:, None], sampling, begun)
-        responses = itertools.chain(*answers)  # an answer has one
-        for node in nodes:
-            node.responses[agent] = list(itertools.islice(responses, node.samples))
-
-
-class Discussion(Rollout):
-    """At each turn each agent answers, sees the others' answers as feedback, and answers again.
-
-    So a turn has two rounds, and the second answer counts. An agent's history has both.
-    """
-
-    def __init__(self, team, task, reward, episode):
-        episode = dataclasses.replace(episode, turns=2 * episode.turns)
-        super().__init__(team, task, reward, episode)
-
-    def turn(self, node):
-        return super().turn(node) // 2
-
-    def fits(self, node):
-        self.observe(node)  # TooLong leaves the method out: after one round it would earn 0
-        return True
-
-    def score_joints(self, nodes, joints):
-        if len(nodes[0].histories[0]) % 2:  # the second round
-            super().score_joints(nodes, joints)
-            return
-        size = self.team.size
-        for node in nodes:
-            node.joints = arrangement(size, node.samples, 1)
-            node.rewards = torch.zeros(size, node.samples, dtype=torch.float64)
-
-    def move_on(self, nodes):
-        if len(nodes[0].histories[0]) % 2:  # the second round
-            super().move_on(nodes)
-            return
-        agents = range(self.team.size)
-        for node in nodes:  # the feedback of each agent is what the others wrote
-            node.next_items = [node.item] * node.samples
-            for sample in range(node.samples):
-                texts = []
-                for agent in agents:
-                    partners = [other for other in agents if other != agent]
-                    texts.append(shown(node, sample, partners))
-                node.feedback[sample] = texts
-
-
-# --- methods --------------------------------------------------------------------------------------
-
-
-def methods(flags, is_trained: bool) -> dict[str, tuple[Iterable[int], type[Rollout]]]:
-    """Return the methods that apply: the agents that are trained, and the rollout.
+def methods(flags, is_trained: bool) -> dict[str, tuple[Iterable[int], type | None]]:
+    """Return the methods that apply: the agents that are trained, and the workflow of tasks.py.
 
     The one of another model, which plays in the place of the team, comes last.
     """
     agents = range(flags.num_agents)
     table: dict = {}
     if is_trained:
-        table["trained"] = (agents, Rollout)
-    table["naive"] = ((), Rollout)
+        table["trained"] = (agents, None)
+    table["naive"] = ((), None)
     if len(agents) > 1:
-        table["sequential"] = ((), Sequential)
+        table["sequential"] = ((), InTurn)
         table["discussion"] = ((), Discussion)
         if is_trained and not flags.share:
             for agent in agents:
-                table[f"only-{agent}"] = ([agent], Rollout)
-        table["single"] = ((), Rollout)
+                table[f"only-{agent}"] = ([agent], None)
+        table["single"] = ((), None)
     return table
 
 
@@ -198,7 +93,7 @@ def play_run(
     scorer = player.scorer
     check_prompts(player.rollout(), items)
     own_methods = methods(flags, run is not None).items()
-    for name, (trained, kind) in tqdm(own_methods, leave=False, disable=None):
+    for name, (trained, workflow) in tqdm(own_methods, leave=False, disable=None):
         if match.method and name not in match.method:
             continue
         label = prefix + name
@@ -208,7 +103,7 @@ def play_run(
                 player = Player(alone(flags, match.single_model), None, scorer)
                 if run:
                     player.team.set_date(run_folder.read_args(run)["date"])
-            records = player.evaluate(label, player.rollout(trained, kind), items, match)
+            records = player.evaluate(label, player.rollout(trained, workflow), items, match)
         except Exception as error:
             # A task may need a team, and a prompt with partners' texts may be too long.
             if match.method or trained or name == "naive":
@@ -249,18 +144,20 @@ class Player:
         weights = list(map(self.team.parameters_of, agents))
         return copy.deepcopy(weights)
 
-    def rollout(self, trained: Iterable[int] = (), kind: type[Rollout] = Rollout) -> Rollout:
-        """Return the rollout of a kind in which these agents play trained, the others untrained."""
+    def rollout(self, trained: Iterable[int] = (), workflow: type | None = None) -> Rollout:
+        """Return the rollout in which these agents play trained, the others untrained."""
         for agent, versions in enumerate(self.versions):
             values = versions[agent in trained]
             weights = self.team.parameters_of(agent)
             for weight, value in zip(weights, values, strict=True):
                 weight.data.copy_(value.data)
         options = part_of(self.flags, Episode)
-        if kind is not Rollout:
+        task = self.task
+        if workflow:
+            task = make_task(self.flags, workflow)
             # its prompts hold partners' texts: the model's context is the limit
-            options = dataclasses.replace(options, max_prompt_tokens=sys.maxsize)
-        return kind(self.team, self.task, self.scorer, options)
+            options = dataclasses.replace(options, turns=task.turns, max_prompt_tokens=sys.maxsize)
+        return Rollout(self.team, task, self.scorer, options)
 
     def evaluate(
         self, method: str, rollout: Rollout, items: list[dict], match: Match
@@ -279,8 +176,14 @@ class Player:
     def play(
         self, method: str, rollout: Rollout, items: list[dict], seed: int, samples: int
     ) -> list[dict]:
-        """Return a record per problem and joint response. samples 0: one greedy response."""
+        """Return a record per problem and joint response. samples 0: one greedy response.
+
+        ValueError: a prompt of a workflow does not fit. The episode would earn 0.
+        """
         turns = play(rollout, items, seed, samples, self.sampling)
+        nodes = itertools.chain(*turns)
+        if rollout.task is not self.task and any(map(cut_off, nodes)):
+            raise Mistake("a prompt with partners' texts does not fit")
         records = []
         for number, root in enumerate(turns[0]):
             for sample in range(root.samples):
@@ -294,25 +197,28 @@ class Player:
         return records
 
     def record(self, rollout: Rollout, root: Node, sample: int) -> dict:
-        """Return a joint response's turns, its return, and the scheme of its last turn.
+        """Return a joint response's turns, its return, and the scheme of what was scored last.
 
         The scheme is None where the task names none. A turn without parts was not scored.
         """
         turns = []
         earned = 0.0
+        discount = 1.0
+        scheme = None
         for node, number in episode(root, sample):
             turn = sample_record(node, number)
             turn["tokens"] = [len(responses[number].tokens) for responses in node.responses]
-            turn["feedback"] = node.feedback.get(number, [])
+            scored = node.steps[node.aligned(number)].scored
+            if scored:
+                _, turn["scored"] = scored
+                scheme = rollout.task.scheme(*scored)
             turns.append(turn)
-            discount = self.flags.gamma ** rollout.turn(node)
             earned += discount * turn["reward"]
-        largest = largest_return(self.scorer, self.flags.turns, self.flags.gamma)
-        return {
-            "return": earned / largest,
-            "turns": turns,
-            "scheme": self.task.scheme(node.item, turn["responses"]),
-        }
+            if turn["parts"]:
+                discount *= self.flags.gamma
+        scored_turns = rollout.task.scored(rollout.episode.turns)
+        largest = largest_return(self.scorer.maximum, scored_turns, self.flags.gamma)
+        return {"return": earned / largest, "turns": turns, "scheme": scheme}
 
     def time(self, records: list[dict], rollout: Rollout, items: list[dict], seed: int) -> None:
         """Add the speed, as a user of one problem at a time meets it, to the first problems."""

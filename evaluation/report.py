@@ -62,7 +62,4 @@ def show(records: Iterable[dict]) -> str:
         lines.append(f"\n=== {record['method']}, {way}")
         for turn in record["turns"]:
             lines.append(shown(turn))
-            for agent, text in enumerate(turn["feedback"]):
-                if text:
-                    lines.append(f"\nagent {agent} was told:\n{text}")
     return "\n".join(lines)

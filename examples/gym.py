@@ -1,7 +1,7 @@
 """Data sets of reasoning-gym, whose verifier is the reward: pip install reasoning-gym==0.1.25
 
     python train.py --task examples/gym.py:Gym --num-agents 1 --model MODEL --chat-template
-    python train.py --task examples/gym.py:Gym --turns 2 --branching chain --model MODEL \\
+    python train.py --task examples/gym.py:Gym --branching chain --model MODEL \\
         --chat-template --task-arg dataset=basic_arithmetic size=1000 'config={"max_terms": 3}'
 
 One agent answers the question, which is GRPO. Two are a planner, who sees the question and writes a
@@ -28,6 +28,7 @@ HINT = "\n\nA hint from your partner: {}"
 
 class Gym:
     reward = f"{__file__}:verified"
+    per_episode = True
 
     def __init__(self, num_agents=2, dataset="basic_arithmetic", size=500, config=None):
         if num_agents > 2:
@@ -51,20 +52,17 @@ class Gym:
                 items.append(item | {"entry": entry, "source": self.source})
         return items
 
-    def speakers(self, item, turn):
-        return None if self.num_agents == 1 else [turn % 2]
+    @staticmethod
+    def turns(agents):
+        return agents
 
-    def observe(self, agent, item, history):
+    def play(self, item):
         if self.num_agents == 1:
-            return item["prompt"] + FORM
-        if agent == 0:
-            return item["prompt"] + PLAN
-        return item["prompt"] + HINT.format(item["hint"]) + FORM
-
-    def advance(self, item, responses):
-        if self.num_agents == 1 or "hint" in item:
-            return None  # it was the answer
-        return item | {"hint": responses[0]}
+            answer = yield {0: item["prompt"] + FORM}
+            return answer
+        hint, _ = yield {0: item["prompt"] + PLAN}
+        _, answer = yield {1: item["prompt"] + HINT.format(hint) + FORM}
+        return [hint, answer]
 
 
 @functools.cache
@@ -91,9 +89,7 @@ def make(name, config, size, seed):
 
 
 def verified(item, responses):
-    """Return the verifier's score of the last response. The planner's turn is not scored."""
-    if len(responses) > 1 and "hint" not in item:
-        return {}
+    """Return the verifier's score of the last response."""
     from reasoning_gym.utils import extract_answer
 
     text = responses[-1]
@@ -105,4 +101,3 @@ def verified(item, responses):
 
 
 verified.maximum = 1.0
-verified.per_episode = True

@@ -1,6 +1,6 @@
 """A split ledger: each of two readers has half of the lines, so a message has to carry the rest.
 
-    python train.py --task examples/ledger.py:Ledger --turns 2 --branching chain --model MODEL
+    python train.py --task examples/ledger.py:Ledger --branching chain --model MODEL
     python train.py --task examples/ledger.py:Full --num-agents 1 --model MODEL
 
 The lines say "Ana paid 137 to Bo.", and the question is which amounts Ana paid: two or three, each
@@ -64,8 +64,10 @@ def other(draw, name):
 class Ledger:
     reward = f"{__file__}:found"
     measures: ClassVar = {"exact": "metric/exact"}  # a column of eval.py
+    turns = 2
+    per_episode = True
     agents = 2
-    told = READ  # agent 0's task
+    role = READ  # agent 0's task
     reply = "348, 905"  # its answer to the example
 
     def __init__(self, num_agents=2, lines: int = 8):
@@ -80,44 +82,43 @@ class Ledger:
         draw = random.Random(f"{split} {self.lines}")
         return [ledger(draw, self.lines) for _ in range(SIZES[split])]
 
-    def speakers(self, item, turn):
-        return [1 - turn]
+    def play(self, item):
+        _, text = yield {1: self.chat(1, item)}
+        message = " ".join(text.split())[:LIMIT]
+        answer, _ = yield {0: self.chat(0, item, message)}
+        return [answer, message]
 
-    def observe(self, agent, item, history):
+    def chat(self, agent, item, message=""):
         """Return the messages of a chat: what to do, an example of it, and the question."""
         return [
-            {"role": "system", "content": WRITE if agent else self.told},
-            {"role": "user", "content": self.question(agent, EXAMPLE)},
+            {"role": "system", "content": WRITE if agent else self.role},
+            {"role": "user", "content": self.question(agent, EXAMPLE, EXAMPLE["message"])},
             {"role": "assistant", "content": EXAMPLE["message"] if agent else self.reply},
-            {"role": "user", "content": self.question(agent, item)},
+            {"role": "user", "content": self.question(agent, item, message)},
         ]
 
-    def question(self, agent, item):
+    def question(self, agent, item, message):
         """Return what an agent sees. The message comes last: what precedes it is read once."""
         lines = "\n".join(item["halves"][agent])
         template = QUESTION if agent else HEARD
-        return template.format(lines=lines, who=item["who"], message=item.get("message"))
-
-    def advance(self, item, responses):
-        return item | {"message": " ".join(responses[1].split())[:LIMIT]}
+        return template.format(lines=lines, who=item["who"], message=message)
 
 
 class Deaf(Ledger):
-    def question(self, agent, item):
-        return super().question(agent, item | {"message": ""})
+    def question(self, agent, item, message):
+        return super().question(agent, item, "")
 
 
 class Full(Ledger):
+    turns = 1
     agents = 1
-    told = ANSWER
+    role = ANSWER
 
-    def items(self, split):
-        return [item | {"message": ""} for item in super().items(split)]
+    def play(self, item):
+        answer = yield {0: self.chat(0, item)}
+        return answer
 
-    def speakers(self, item, turn):
-        return [0]
-
-    def question(self, agent, item):
+    def question(self, agent, item, message):
         return QUESTION.format(lines="\n".join(self.view(item)), who=item["who"])
 
     def view(self, item):
@@ -139,11 +140,9 @@ def f1(answer, amounts):
 
 def found(item, responses):
     """Pay the F1 of the answer's numbers, less what the texts of a right answer cost."""
-    if "message" not in item:
-        return {}
     score = f1(responses[0], item["amounts"])
     exact = float(score == 1)
-    written = len(item["message"]) + len(responses[0])
+    written = sum(map(len, responses))
     return {
         "f1": score,
         "length": -exact * min(COST * written, MOST),
@@ -152,4 +151,3 @@ def found(item, responses):
 
 
 found.maximum = 1.0
-found.per_episode = True

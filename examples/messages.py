@@ -24,6 +24,8 @@ FIRST = "numbers greater than {}"
 
 class Messages:
     reward = f"{__file__}:find"
+    turns = 2
+    per_episode = True
 
     def __init__(self, num_agents=2):
         if num_agents != 2:
@@ -32,20 +34,19 @@ class Messages:
     def items(self, split):
         return [{"task_id": f"messages/{a}-{b}", "door": (a, b)} for a, b in pairs(split)]
 
-    def observe(self, agent, item, history):
-        known = item["door"][agent]
-        if "read" not in item:
-            return MAP.format(FIRST.format(known), ROLES[0])
-        floor_and_room = [item["read"][agent]] * 2
-        floor_and_room[agent] = known
-        return MAP.format(CAFES.format(*floor_and_room), ROLES[1])
-
-    def advance(self, item, responses):
-        """Return the next turn's item: the messages, and what each friend reads."""
-        sent = [" ".join(text.split())[:LIMIT] for text in responses]
-        return item | {"sent": sent, "read": self.read(item, sent)}
+    def play(self, item):
+        door = item["door"]
+        texts = yield {agent: MAP.format(FIRST.format(door[agent]), ROLES[0]) for agent in (0, 1)}
+        sent = [" ".join(text.split())[:LIMIT] for text in texts]
+        to_0, to_1 = self.read(item, sent)
+        texts = yield {
+            0: MAP.format(CAFES.format(door[0], to_0), ROLES[1]),
+            1: MAP.format(CAFES.format(to_1, door[1]), ROLES[1]),
+        }
+        return item | {"sent": sent}, texts
 
     def read(self, item, sent):
+        """Return what each friend reads."""
         return sent[::-1]
 
 
@@ -60,13 +61,10 @@ class Deaf(Messages):
 
 
 def find(item, responses):
-    """Pay for the door that is found at the second turn, less what the messages cost."""
-    if "sent" not in item:
-        return {}
+    """Pay for the door that is found, less what the messages cost."""
     door = list(map(str, item["door"]))
     right = sum(re.findall("[0-9]+", text)[:2] == door for text in responses)
     return {"found": right / 2, "length": -COST * sum(map(len, item["sent"])) / 2}
 
 
 find.maximum = 1.0
-find.per_episode = True

@@ -1,7 +1,7 @@
 """Two agents and a tool: one lets Python compute, the other reads what came out and answers.
 
-    python train.py --task examples/tools.py:Tools --turns 2 --branching chain --model MODEL
-    python train.py --task examples/tools.py:NoTool --turns 2 --branching chain --model MODEL
+    python train.py --task examples/tools.py:Tools --branching chain --model MODEL
+    python train.py --task examples/tools.py:NoTool --branching chain --model MODEL
 
 MODEL is instruction-tuned. recipes/tools.args has the other flags, --task-arg level=2 the problems
 with two operations alone. The problems are arithmetic in words, of one to three operations.
@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from programs.sandbox.box import Program
 from programs.teams import box
+from tasks import Task
 
 LIMIT = 120  # characters of an expression and of its result
 COST = 0.001  # of each character, for the team, at most MOST in all
@@ -77,10 +78,12 @@ def computed(text):
     return verdict.errors[0].removeprefix("ArithmeticError").removeprefix(": ")[:LIMIT]
 
 
-class Tools:
+class Tools(Task):
     reward = f"{__file__}:answer"
     field = "problem"
     stop = "</python>"
+    turns = 2
+    per_episode = True
     measures: ClassVar = {"exact": "metric/exact", "called": "metric/called"}  # columns of eval.py
 
     def __init__(self, num_agents=2, level: int = 0):
@@ -92,49 +95,48 @@ class Tools:
     def items(self, split):
         return [item for item in problems()[SPLITS[split]] if self.level in (0, item["level"])]
 
-    def speakers(self, item, turn):
-        return [turn]
+    def play(self, item):
+        called, _ = yield {0: self.chat(0, item)}
+        result = self.once(self.tool, called)
+        _, answer = yield {1: self.chat(1, item, result)}
+        return [called, answer]
 
-    def observe(self, agent, item, history):
+    def tool(self, called):
+        return computed(called)
+
+    def chat(self, agent, item, result=""):
         """Return the messages of a chat: what to do, two examples of it, and the problem."""
         messages = [{"role": "system", "content": ANSWER if agent else CALL}]
-        for text, expression, result in [*EXAMPLES, (item["problem"], "", item.get("result"))]:
+        for text, expression, value in [*EXAMPLES, (item["problem"], "", result)]:
             messages.append({"role": "user", "content": text})
-            if agent and result:
-                messages.append({"role": "tool", "content": result})
-            reply = result if agent else f"<python>{expression}</python>"
+            if agent and value:
+                messages.append({"role": "tool", "content": value})
+            reply = value if agent else f"<python>{expression}</python>"
             messages.append({"role": "assistant", "content": reply})
         return messages[:-1]  # the last reply is the agent's own to give
-
-    def advance(self, item, responses):
-        """Return the item with the tool's result, and with what agent 0 wrote."""
-        return item | {"called": responses[0], "result": computed(responses[0])}
 
 
 class NoTool(Tools):
     """The same without a tool: agent 1 answers alone."""
 
-    def advance(self, item, responses):
-        return item | {"called": responses[0], "result": ""}
+    def tool(self, called):
+        return ""
 
 
 def answer(item, responses):
-    """Pay 1 for the right number, less what the texts cost. Only the second turn is paid.
+    """Pay 1 for the right number, less what the texts cost.
 
     A wrong answer costs nothing: where none of a group is right, a cost would teach short texts.
     """
-    if "called" not in item:
-        return {}
-    numbers = re.findall(r"-?\d+(?:\.\d+)?", responses[1].replace(",", ""))
+    called, text = responses
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", text.replace(",", ""))
     exact = float(bool(numbers) and float(numbers[-1]) == item["answer"])
-    written = len(item["called"]) + len(responses[1])
     return {
         "exact": exact,
-        "length": -exact * min(COST * written, MOST),
+        "length": -exact * min(COST * len(called + text), MOST),
         "metric/exact": exact,
-        "metric/called": float("<python>" in item["called"]),
+        "metric/called": float("<python>" in called),
     }
 
 
 answer.maximum = 1.0
-answer.per_episode = True

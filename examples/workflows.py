@@ -1,63 +1,68 @@
-"""A pipeline: agents that answer one after the other, and see what those before them wrote.
+"""Workflows: agents that see what others wrote. An episode is a generator, see `Task.play`.
 
-    python train.py --task examples/workflows.py:Sequential --turns 2 --branching chain
+    python train.py --task examples/workflows.py:Sequential --branching chain
+    python train.py --task examples/workflows.py:Debate
+    python train.py --task examples/workflows.py:Router --num-agents 3
 
-Agent k answers at turn k, with --turns N for N agents. The team is paid on the last turn. It trains
-on the same path as a decentralised team, which it is compared with. The problems are coop's. For
-other problems of functions, combine it with another task:
+    Sequential   agent k answers at turn k, below what those before it wrote
+    Debate       all answer, read all answers, and answer again
+    Router       agent 0 says whether agent 1 or agent 2 answers
 
-    class Mine(InTurn, CoopHumanEval):
+They train on the same path as a decentralised team, which they are compared with. The problems are
+coop's. For other problems of functions, combine the workflow with another task:
+
+    class Mine(Pipeline, CoopHumanEval):
         pass
 
-With --branching chain every agent is sampled as often as in a run without a pipeline.
+With --branching chain every agent of a pipeline is sampled as often as in a run without one.
 """
 
 from programs.extraction import closed
 from rewards import code
-from tasks import Coop
+from tasks import Coop, below, observations, quoted
 
 
-class InTurn:
-    """The part that all pipelines share. An item keeps the texts of the turns before."""
+class Pipeline:
+    per_episode = True
 
-    reward = f"{__file__}:paid_last"
+    @staticmethod
+    def turns(agents):
+        return agents
 
-    def speakers(self, item, turn):
-        if turn == self.num_agents:
-            raise ValueError(f"this pipeline ends after --turns {turn}")
-        return [turn]
-
-    def observe(self, agent, item, history):
-        prompt = super().observe(agent, item, [])
-        for author, text in reversed(list(enumerate(item.get("texts", ())))):
-            prompt = f"# agent {author} wrote\n{closed(text)}\n{prompt}"
-        return prompt
-
-    def advance(self, item, responses):
-        return item | {"texts": written(item, responses)}
-
-    def feedback(self, item, responses):
-        return [""] * len(responses)  # the partners' texts take its place
-
-    def scheme(self, item, responses):
-        texts = written(item, responses)
-        return super().scheme(item, texts) if len(texts) == len(responses) else None
+    def play(self, item):
+        texts = []
+        above = ""
+        for agent in range(self.num_agents):
+            answers = yield {agent: above + self.observe(agent, item, [])}
+            texts.append(answers[agent])
+            above += f"# agent {agent} wrote\n{closed(answers[agent])}\n"
+        return texts
 
 
-class Sequential(InTurn, Coop):
+class Sequential(Pipeline, Coop):
     """Coop's problems, one agent after the other."""
 
 
-def written(item, responses):
-    """Return the texts of all turns so far. This turn's author is the next agent."""
-    texts = item.get("texts", [])
-    return [*texts, responses[len(texts)]]
+class Debate(Coop):
+    turns = 2
+    per_episode = True
+
+    def play(self, item):
+        prompts = observations(self, item, [[]] * self.num_agents)
+        first = yield prompts
+        answers = quoted(first, prompts)
+        final = yield {agent: below(answers, prompt) for agent, prompt in prompts.items()}
+        return final
 
 
-def paid_last(item, responses):
-    texts = written(item, responses)
-    return code(item, texts) if len(texts) == len(responses) else {}
+class Router(Coop):
+    turns = 2
+    per_episode = True
+    reward = None  # `play` pays by itself
+    maximum = code.maximum
 
-
-paid_last.maximum = code.maximum
-paid_last.per_episode = True
+    def play(self, item):
+        answers = yield {0: f"{item['prompt']}# who solves this, agent 1 or agent 2?\n"}
+        solver = 2 if "2" in answers[0] else 1
+        answers = yield {solver: f"{item['prompt']}# write solve\n"}
+        return code(item, [answers[solver]])

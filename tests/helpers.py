@@ -293,10 +293,12 @@ class World:
     def items(self, split):
         words = np.array(["red", "green", "blue", "black"])
         return ({"task_id": word, "said": ""} for word in words)
-    def observe(self, agent, item, history):
-        return f"{item['task_id']} {item['said']}:"
-    def advance(self, item, responses):
-        return item | {"said": responses[-1][:9]}
+    def play(self, item):
+        while True:
+            prompt = f"{item['task_id']} {item['said']}:"
+            texts = yield dict.fromkeys(range(self.num_agents), prompt)
+            yield item, texts
+            item = item | {"said": texts[-1][:9]}
 def pay(item, responses):
     return {"reward": len(responses[-1]) % 7, "agent/0": len(responses[0]) / 999}
 pay.maximum = 9.0

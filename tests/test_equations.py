@@ -171,7 +171,7 @@ def expected_gradient(count, mode, group, agents):
     joints = arrangement(agents, group, count)
     samples = [*itertools.product(range(len(rewards)), repeat=group)]
     for drawn in itertools.product(samples, repeat=agents):
-        node = Node(0, {}, (), [], group, joints=joints)
+        node = Node(0, {}, (), [], {}, [], group, joints=joints)
         actions = torch.tensor(drawn)  # (n, G)
         node.rewards = rewards[tuple(actions.gather(1, joints.T))].expand(agents, -1)
         back_up([[node]], 1.0, 0.0)
@@ -273,23 +273,27 @@ class Game(Task):
         self.codec = self
         self.base_of = {0: self, 1: self}
 
+        self.num_agents = 2
+
     def end_at(self, text):
         assert text == ""
 
-    def speakers(self, item, turn):
-        return [0] if turn and self.silent else None
+    def play(self, item):
+        texts = yield {0: "0:", 1: "1:"}
+        yield texts
+        if self.is_over(texts):
+            return
+        prompts = {agent: f"{agent}:{text}" for agent, text in enumerate(texts)}
+        if self.silent:
+            del prompts[1]
+        texts = yield prompts
+        yield texts
+
+    def is_over(self, texts):
+        return self.ends and texts[0] == "21"
 
     def encode(self, text, chat, limit, room, begun):
         return tuple(text.encode())
-
-    def observe(self, agent, item, history):
-        return f"{agent}:{history[0][0] if history else ''}"
-
-    def feedback(self, item, responses):
-        return ["", ""]
-
-    def advance(self, item, responses):
-        return None if self.ends and responses[0] == "21" else item
 
     def sample(self, prompts, uniforms, sampling, begun):
         answers = []
@@ -412,7 +416,7 @@ def test_optimism_is_of_the_last_turn_and_of_the_step_and_changes_no_value(joint
         for plain, optimistic in zip(nodes(0.0, step), nodes(0.8, step), strict=True):
             assert plain.value == optimistic.value
             spread = torch.zeros_like(plain.returns)
-            if joint == "cross" and plain.histories[0]:
+            if joint == "cross" and plain.history:
                 table = plain.rewards.reshape(2, 2, 2)
                 spread[0] = table[0].amax(1) - table[0].mean(1)
                 spread[1] = table[1].amax(0) - table[1].mean(0)
@@ -424,17 +428,15 @@ class Solved(Game):
     """An episode pays 1, at the turn that solves it. Agent 0's action 0 solves it at once, its
     action 1 if agent 1's is 1, and every response does at turn 1."""
 
-    def is_solved(self, texts):
+    per_episode = True
+
+    def is_over(self, texts):
         return texts[0][0] != "2" or texts[0][1] == "0" or texts[1][1] == "1"
 
-    def advance(self, item, responses):
-        return None if self.is_solved(responses) else item
-
     def reward(self, item, texts):
-        return {"reward": float(self.is_solved(texts))}
+        return {"reward": float(self.is_over(texts))}
 
     reward.maximum = 1.0
-    reward.per_episode = True
 
 
 @pytest.mark.parametrize("branching", ["tree", "chain"])

@@ -12,6 +12,7 @@ from test_magrpo import Echo, long_answers, make, moved, rewarding, small_team, 
 from test_train import MOVING, adapters, run
 
 from policies.team import Team
+from tasks import longer, observations, told
 from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure
 from training.reward_runner import Scorer
@@ -29,19 +30,29 @@ class Diary(Echo):
         seen = item.get("said", "") if agent == 0 else ""
         return super().observe(agent, item, history) + seen
 
-    def advance(self, item, responses):
-        return item | {"day": item.get("day", 0) + 1, "said": responses[1]}
-
     def feedback(self, item, responses):
         self.asked.append(item.get("day", 0))
         return ["!", "!"]
+
+    def play(self, item):
+        histories = [[], []]
+        while True:
+            texts = yield observations(self, item, histories)
+            yield item, texts
+            if self.is_over(item, texts):
+                return
+            histories = longer(histories, texts, told(self, item, texts))
+            item = item | {"day": item.get("day", 0) + 1, "said": texts[1]}
+
+    def is_over(self, item, texts):
+        return False
 
 
 class Ending(Diary):
     """Its episodes end when agent 1's response has an even length."""
 
-    def advance(self, item, responses):
-        return super().advance(item, responses) if len(responses[1]) % 2 else None
+    def is_over(self, item, texts):
+        return len(texts[1]) % 2 == 0
 
 
 @pytest.mark.parametrize("branching", ["tree", "chain"])
@@ -49,24 +60,26 @@ def test_a_turn_is_opened_where_the_episode_goes_on_in_the_world_that_the_agents
     task = Ending()
     module = step(make(lambda item, texts: 1.0, "--turns 3 --branching", branching, task=task))
     opened = [len(module.turns[0])]
+    told_of = set()
     for nodes in module.turns:
         going_on = 0
         for node in nodes:
             for sample, child in enumerate(node.children):
-                text = node.responses[1][sample].text
-                assert bool(child) == len(text) % 2
+                texts = node.aligned(sample)
+                assert bool(child) == len(texts[1]) % 2
                 if child:
                     going_on += 1
-                    assert (child.item["day"], child.item["said"]) == (len(opened), text)
-                    assert child.histories[1] == [*node.histories[1], (text, "!")]
-                    history = "".join(r + f for r, f in child.histories[0])
-                    assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
-                    assert sample_record(child, 0)["prompts"][0] == child.observations[0]
+                    told_of.add(repr(node.steps[texts].scored))
+                    assert node.steps[texts].scored[0].get("day", 0) == len(opened) - 1
+                    assert child.history == [*node.history, (node.asked, list(texts))]
+                    history = "".join(f"{own}!" for _, (own, _) in child.history)
+                    assert child.asked[0] == f"{node.item['word']}:0:{history}{texts[1]}"
+                    assert sample_record(child, 0)["prompts"][0] == child.asked[0]
                 assert float(node.returns[0, sample]) == 1 + (child.value if child else 0)
         opened.append(going_on)
     assert [len(nodes) for nodes in module.turns] == opened[: len(module.turns)]
     assert 0 < opened[1] < 4 * opened[0]
-    assert len(task.asked) == sum(opened[1:])  # no feedback where nobody reads it
+    assert len(task.asked) == len(told_of)  # once, and not where nobody reads it
     samples = 1 if branching == "chain" else 4
     later = opened[1] + sum(opened[2:3]) / samples
     assert measure(module)["mean_turns"] == pytest.approx(1 + later / (4 * opened[0]))
@@ -87,7 +100,7 @@ def test_an_episode_ends_where_the_next_prompt_does_not_fit(capsys):
                 assert node.returns[0, sample] < free_node.returns[0, sample]
                 ended += 1
             else:
-                assert child.texts([3, 3]) == free_child.texts([3, 3])
+                assert child.aligned(3) == free_child.aligned(3)
     assert 0 < ended < 4 * len(module.turns[0])
     assert measure(module)["too_long"] == ended
     assert measure(free)["too_long"] == 0
@@ -100,14 +113,13 @@ def test_the_unit_of_returns_does_not_depend_on_the_batch(due, per_episode, larg
     """It is paid when it is solved: at this turn, by everybody, and then the episode is over."""
 
     class Solved(Diary):
-        def advance(self, item, responses):
-            day = item.get("day", 0)
-            return None if day == due else item | {"day": day + 1}
+        def is_over(self, item, texts):
+            return item.get("day", 0) == due
 
     def reward(item, texts):
         return float(item.get("day", 0) == due)
 
-    reward.per_episode = per_episode
+    Solved.per_episode = per_episode
     module = step(make(reward, "--turns 3 --gamma 0.5", task=Solved(), maximum=1.0))
     assert len(module.turns) == due + 1
     assert measure(module)["return"] == pytest.approx(0.5**due / largest)
@@ -135,8 +147,9 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
 
 
 class Monologue(Diary):
-    def speakers(self, item, turn):
-        return [0]
+    def play(self, item):
+        texts = yield {0: self.observe(0, item, [])}
+        return texts
 
 
 def longest(item, texts):
@@ -174,20 +187,19 @@ def late(item, texts):
     return {"metric/pass": 1.0, "part": 0.5} if item.get("day") else {}
 
 
-late.per_episode = True
-
-
 def test_a_run_whose_turns_are_too_few_to_be_scored_is_refused():
     """Its returns would be 0 without a word. An episode that ended before counts as 0."""
     module = make(late, task=Diary())
-    with pytest.raises(ValueError, match="the reward scored no turn of 1"):
+    with pytest.raises(ValueError, match="no turn of 1 was scored"):
         evaluate(module, module.problems[:1])
     module = make(late, "--turns 2 --max-prompt-tokens 5", task=Diary())
     assert measure(step(module))["return"] == 0
 
 
 def test_an_episode_that_ends_unscored_counts_as_0_in_every_held_out_measure():
-    module = make(late, "--turns 2", task=Ending(), maximum=0.5)
+    task = Ending()
+    task.per_episode = True
+    module = make(late, "--turns 2", task=task, maximum=0.5)
     measures, roots = evaluate(module, module.problems)
     assert 0 < measures["return"] < 1
     assert measures["metric/pass"] == pytest.approx(measures["return"])

@@ -76,6 +76,7 @@ def make(reward, *argv, team=None, task=None, maximum=1e4):
     """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
     args = flags(*argv)
     task = task or Echo()
+    task.num_agents = args.num_agents
     team = team or small_team(args.num_agents, args.lora_rank)
     module = module_of(team, task, Scorer(rewarding(reward, maximum)), task.items("train"), args)
     optimizer = module.configure_optimizers()
@@ -111,9 +112,9 @@ def moved(team, before):
 
 
 @pytest.mark.parametrize(("turns", "unscored"), [(1, 1), (2, 1), (2, 4)])
-def test_a_reward_scores_all_responses_to_a_problem_at_a_turn_or_none(turns, unscored, monkeypatch):
+def test_a_reward_scores_all_responses_to_the_same_prompts_or_none(turns, unscored, monkeypatch):
     """Where the others earn 1, an unscored response would have the advantage of a wrong one."""
-    module = make(long_answers, f"--joint aligned --branching chain --turns {turns}")
+    module = make(long_answers, f"--joint aligned --turns {turns}")
     batches = []
 
     def scores(scorer, asked):  # of two problems, 4 joint responses each
@@ -122,7 +123,9 @@ def test_a_reward_scores_all_responses_to_a_problem_at_a_turn_or_none(turns, uns
         return [{}] * count + [{"reward": 1.0}] * (len(asked) - count)
 
     monkeypatch.setattr(Scorer, "__call__", scores)
-    complaint = pytest.raises(ValueError, match=f"a score for another, at turn {turns - 1} of item")
+    complaint = pytest.raises(
+        ValueError, match=f"at turn {turns - 1} of item .* another one is not"
+    )
     with at_step(0), contextlib.nullcontext() if unscored == 4 else complaint:
         module.play(2)
     assert len(batches) == turns
@@ -149,14 +152,14 @@ def test_a_text_has_its_given_beginning_and_ends_before_a_stop():
     stopped = 0
     for node in itertools.chain(*module.turns):
         for agent, responses in enumerate(node.responses):
-            text = f"{node.observations[agent]}\n\n<{agent}"
+            text = f"{node.asked[agent]}\n\n<{agent}"
             assert node.prompts[agent] == module.team.base_of[agent].codec.encode(text, False, 999)
             for response in responses:
                 assert "0" not in response.text.removeprefix(f"<{agent}")
                 assert len(response.tokens) == len(response.logps) <= 8
                 stopped += response.ended and response.tokens[-1] == ord("0") - 40
     assert stopped
-    assert "<0" in module.turns[1][0].observations[0], "its history"
+    assert "<0" in module.turns[1][0].asked[0], "its history"
 
 
 @pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("3", 3)])

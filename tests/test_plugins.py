@@ -2,12 +2,17 @@
 python -m pytest tests/test_plugins.py
 """
 
+import contextlib
+import itertools
+import re
 import sys
 
 import numpy as np
 import pytest
 
 import train
+from tasks import Task
+from training.episodes import follow
 from training.plugins import ROOT, find_reward, make_task, plug_in, resolve
 from training.reward_runner import Scorer
 from training.run_folder import json_lines
@@ -34,8 +39,6 @@ class Mine:
         return [{"task_id": np.int64(number)} for number in range(3)]
     def observe(self, agent, item, history):
         return "a"
-    def feedback(self, item, responses):
-        return responses[0]
 class Faulty(Mine):
     def __init__(self, num_agents=2, words=None):
         self.size = len(words)
@@ -135,13 +138,54 @@ def test_what_a_reward_returns_is_checked(returns, want, file):
         assert want in (None, *scorer(joints))
 
 
+ASK = "yield {0: 'a'}; "
+PLAYS = [  # the body of a play, and what is wrong with it
+    (ASK + "yield ['x', 'y']", None),
+    (ASK + "yield {1: 'b'}; return item, ['x', 'y']", None),
+    ("yield ['x', 'y']", "has to ask an agent before it scores"),
+    ("return; yield", "has to ask an agent before"),
+    ("yield {2: 'a'}", "play asks {2}, and the team has agents 0 to 1"),
+    (ASK + "yield {'0': 'a', 1: 'b'}", "play asks {'0'}"),
+    (ASK + "yield {}", "play gave {}, which is neither prompts"),
+    (ASK + "yield", "play gave None, which is neither"),
+    (ASK + "yield 'xy'", "play gave 'xy', which is neither"),
+    (ASK + "yield ['x', 1]", "nor a list of texts"),
+    (ASK + "yield item, ['x']", "scores 1 texts, and the team has 2 agents"),
+    (ASK + "yield ['x', 'y']; return ['x', 'y']", "play scores twice at one turn"),
+    ("yield {0: str(next(clock))}; yield {}", "play asked {0: '0'} at turn 0, and asks {0: '1'}"),
+    (
+        "yield {0: len(item) * 'a'}; item['b'] = 1; " + ASK,
+        "asked {0: ''} at turn 0, and asks {0: '",
+    ),
+    ("texts = yield {0: 'a'}; texts[0] = ''; yield texts", None),
+]
+
+
+@pytest.mark.parametrize(("body", "error"), PLAYS)
+def test_what_an_episode_yields_is_checked(body, error):
+    names = {"clock": itertools.count()}
+    exec(f"def play(self, item):\n    {body}", names)
+    task = type("Mine", (Task,), {"play": names["play"]})()
+    with pytest.raises(ValueError, match=re.escape(error)) if error else contextlib.nullcontext():
+        item, history = {}, []
+        while step := follow(task, item, history) if len(history) < 3 else None:
+            if not step.asked:
+                assert step.scored == (item, ["x", "y"]) or step.scored == (item, ["", "y"])
+                break
+            history.append((step.asked, ["x", "y"]))
+
+
 @pytest.mark.parametrize(
     ("texts", "error"), [("ab", "not 'ab'"), (None, "not None"), (["a"], r"2 texts, not \['a'\]")]
 )
 def test_feedback_of_another_length_is_refused(texts, error, file):
     task = make_task(options(f"{file}:Mine"))
-    scorer = Scorer(find_reward(task))
-    item = {"task_id": 1}
-    assert scorer.outcomes(task, [(item, [["c", "d"], "b"])]) == [(item, ["c", "d"])]
-    with pytest.raises(ValueError, match=error):
-        scorer.outcomes(task, [(item, [texts, "b"])])
+    asked = {0: "a", 1: "a"}
+    for feedback in (["c", "d"], texts):
+        task.feedback = lambda item, responses, feedback=feedback: feedback
+        given = [(asked, [repr(feedback), "b"])]
+        if feedback == texts:
+            with pytest.raises(ValueError, match=error):
+                follow(task, {}, given)
+        else:
+            assert follow(task, {}, given).asked == asked

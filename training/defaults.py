@@ -16,6 +16,7 @@ from policies.model_names import (
     is_adapter,
     located,
 )
+from tasks import of_agents
 from training.flags import conflict, each
 from training.plugins import make_task, plug_in, task_class
 from training.run_folder import check_base, find_run, is_base
@@ -27,10 +28,10 @@ RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does n
 def resolve(args) -> None:
     """Fill in what the flags alone decide. Raise ValueError if they do not go together."""
     if not args.model:
-        model = task_class(args.task).model
-        if callable(model):
-            model = model(args.num_agents)
+        model = of_agents(task_class(args.task).model, args.num_agents)
         args.model = [located(str(model or "tiny"))]
+    if args.turns is None:
+        args.turns = of_agents(task_class(args.task).turns, args.num_agents)
     args.model = each("--model", args.model, args.num_agents)
     rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]
     args.lr = each("--lr", rates, args.num_agents)

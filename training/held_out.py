@@ -74,20 +74,18 @@ def episode(root: Node, sample: int) -> Iterator[tuple[Node, int]]:
 
 def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
     """Return the texts of a sample's aligned joint response, and its parts ({} if not scored)."""
-    joint = [sample] * len(node.responses)
-    texts = node.texts(joint)
-    if not node.parts:
-        return texts, {}
-    return texts, node.parts[node.joints.tolist().index(joint)]
+    texts = node.aligned(sample)
+    return list(texts), node.steps[texts].parts
 
 
 def sample_record(node: Node, number: int) -> dict:
     """Return what aligned joint response `number` of a node was asked, wrote and earned."""
     texts, parts = played(node, number)
+    prompts = [as_text(node.asked.get(agent, "")) for agent in range(len(texts))]
     return {
         "task_id": node.item.get("task_id"),
-        "turn": len(node.histories[0]),
-        "prompts": list(map(as_text, node.observations)),
+        "turn": len(node.history),
+        "prompts": prompts,
         "responses": texts,
         "reward": total(parts, len(texts)),
         "parts": parts,

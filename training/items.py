@@ -4,6 +4,7 @@ import hashlib
 import json
 
 from policies import Mistake
+from training.episodes import follow
 
 
 def digest(items: list[dict]) -> str:
@@ -44,19 +45,14 @@ def repeated(splits: dict[str, list], field: str) -> list[str]:
 def check_prompts(rollout, items) -> None:
     """Raise ValueError if a prompt of the items' first turn cannot be used whole.
 
-    Also where `speakers` names no agents of the team, or `begin` gives no text.
+    Also where `play` does not ask, or `begin` does not give a text.
     """
-    everyone = {*range(rollout.team.size)}
     for item in items:
-        named = rollout.task.speakers(item, 0)
-        if named is not None and (isinstance(named, int) or {*named} - everyone):
-            raise Mistake(f"speakers() gave {named!r}, not None or a list of agents {everyone}")
-        for agent in rollout.speakers(item, 0):
-            prompt = rollout.task.observe(agent, item, [])
-            try:
+        try:
+            for agent, prompt in follow(rollout.task, item, []).asked.items():
                 if rollout.task.begin(agent, item) is None:
                     raise Mistake("begin() gave None, not a text")
                 rollout.encode(agent, item, prompt)
-            except ValueError as error:
-                error.add_note(f"(agent {agent}, item {item!r:.300})")
-                raise
+        except ValueError as error:
+            error.add_note(f"(item {item!r:.300})")
+            raise

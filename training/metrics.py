@@ -113,9 +113,17 @@ def lengths(turns: list[list]) -> Measures:
     for nodes in turns:
         mean_turns += len(nodes) / possible
         possible *= nodes[0].samples
-        for node in nodes:  # an episode that its task ended has no next item
-            too_long += node.children.count(None) - node.next_items.count(None)
+        too_long += sum(map(cut_off, nodes))
     return {"mean_turns": mean_turns, "too_long": too_long}
+
+
+def cut_off(node) -> int:
+    """Return how many episodes ended after a node because the next prompt did not fit."""
+    count = 0
+    for sample, child in enumerate(node.children):
+        asked = node.steps[node.aligned(sample)].asked
+        count += child is None and asked is not None
+    return count
 
 
 def is_scored(nodes: list) -> bool:
@@ -129,13 +137,16 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
     With --joint cross this is a mean over joint responses, of which the aligned ones alone are
     played on. So the return of a problem may exceed 1, although no episode's does.
 
-    ValueError: episodes had all their turns, and the reward scored none.
+    ValueError: no turn was scored, although no prompt was too long.
     """
-    if len(turns) == rollout.episode.turns and not any(map(is_scored, turns)):
+    nodes = list(itertools.chain(*turns))
+    if not is_scored(nodes) and not any(map(cut_off, nodes)):
         raise Mistake(
-            f"the reward scored no turn of {len(turns)} (it returned {{}}): give more --turns"
+            f"no turn of {len(turns)} was scored: the task's `play` has to yield or return a joint "
+            "response, or needs more --turns"
         )
-    largest = largest_return(rollout.reward, rollout.episode.turns, rollout.episode.gamma)
+    scored = rollout.task.scored(rollout.episode.turns)
+    largest = largest_return(rollout.reward.maximum, scored, rollout.episode.gamma)
     return [root.value / largest for root in turns[0]]
 
 

@@ -77,12 +77,14 @@ def task_class(name: str) -> type[Task]:
     return type(cls.__name__, (cls, Task), {})
 
 
-def make_task(args) -> Task:
+def make_task(args, workflow: type | None = None) -> Task:
     """Return the task of --task, made with the flags that concern it: --num-agents, --data, ...
 
-    args: train.py's flags, resolved.
+    args: train.py's flags, resolved. workflow: one of tasks.py, in which the task is played.
     """
     cls = task_class(args.task)
+    if workflow and not issubclass(cls, workflow):
+        cls = type(cls.__name__, (workflow, cls), {})
     arguments = {"num_agents": args.num_agents}
     if args.data:
         if not cls.takes_data:
@@ -103,14 +105,21 @@ def make_task(args) -> Task:
     except ValueError as error:  # it refuses a value of a flag
         raise Mistake(f"task {args.task!r}: {error}") from error
     task.reward = args.reward or task.reward
+    task.num_agents = args.num_agents
+    task.turns = args.turns
+    if workflow:
+        task.turns *= task.asks
     return task
 
 
 def find_reward(task: Task):
-    """Return the reward of the task, or of --reward if given."""
-    if not isinstance(task.reward, str):
+    """Return the reward of the task, or of --reward if given. The task itself: its `play` pays."""
+    if isinstance(task.reward, str):
+        reward = resolve(task.reward, REWARDS, "reward", callable)
+    elif task.maximum:
+        reward = task
+    else:
         raise Mistake(f"the task has no name of a reward, but {task.reward!r}: give --reward")
-    reward = resolve(task.reward, REWARDS, "reward", callable)
     if not 0 < getattr(reward, "maximum", 0) < math.inf:
         raise Mistake(
             f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "

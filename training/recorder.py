@@ -29,7 +29,7 @@ from magrpo import MAGRPO
 from policies import Mistake, processes
 from policies.loading import save_agent
 from training.held_out import episode, evaluate, sample_record, shown
-from training.metrics import is_scored, measure, memory_gib
+from training.metrics import measure, memory_gib
 from training.report import model_card
 from training.run_folder import CHECKPOINT, json_lines, json_text, write_whole
 
@@ -249,11 +249,10 @@ class Recorder(L.Callback):
         """Return the share of each scheme among the step's scored, aligned joint responses."""
         counts = Counter()
         for node in itertools.chain(*module.turns):
-            if not is_scored([node]):
-                continue
             for sample in range(node.samples):
-                texts = node.texts([sample] * module.team.size)
-                counts[module.rollout.task.scheme(node.item, texts)] += 1
+                scored = node.steps[node.aligned(sample)].scored
+                if scored:
+                    counts[module.rollout.task.scheme(*scored)] += 1
         del counts[None]  # without a scheme. A Counter may lack it
         total = counts.total()
         return {f"scheme/{name}": count / total for name, count in sorted(counts.items())}

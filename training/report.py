@@ -9,6 +9,7 @@ import torch
 from policies.loading import device
 from policies.memory import halving
 from policies.model_names import located
+from tasks import Task
 from training.held_out import sample_record, shown
 from training.metrics import group_measures, memory_gib
 from training.run_folder import read_json
@@ -43,10 +44,13 @@ def describe(module) -> str:
     """Return what is trained, on what and where. Warn of a chat model that gets raw text."""
     options = module.algorithm
     task = module.rollout.task
+    reward = task.reward or "of its play"
     lines = [
-        f"task {type(task).__name__}, reward {task.reward}; problems: {len(module.problems)}",
+        f"task {type(task).__name__}, reward {reward}; problems: {len(module.problems)}",
         f"lr {options.lr}; device {device()}; torch threads: {torch.get_num_threads()}",
     ]
+    if type(task).play is not Task.play and module.team.size > 1:
+        lines.append("the task has a `play` of its own: agents may see partners' texts")
     for number, base in enumerate(module.team.bases):
         name = module.team.options.model[base.agents[0]]
         lines.append(f"base {number}: {base.about}; agents {base.agents}")

@@ -1,14 +1,16 @@
 """Score many joint responses at once, and check that the user's reward keeps its contract.
 
-A reward, `advance` and `feedback` run in threads (threads.py), several calls at once. Shared values
-need a lock.
+A reward and `play` run in threads (threads.py), several calls at once. Shared values need a lock.
 """
 
+import functools
+import itertools
 import math
 
 from policies import Mistake
 from policies.judging import likelihoods
 from rewards import total
+from training.episodes import Step, follow
 from training.threads import in_threads
 
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
@@ -23,7 +25,6 @@ class Scorer:
     def __init__(self, reward, base=None, chat: bool = False):
         self.reward = reward
         self.maximum = float(reward.maximum)
-        self.per_episode = getattr(reward, "per_episode", False)
         self.questions = getattr(reward, "questions", None)
         self.base = base if self.questions else None  # else nothing holds it here
         self.chat = chat
@@ -47,12 +48,15 @@ class Scorer:
         return [scores[key] for key in keys]
 
     def score(self, item: dict, texts: list[str]) -> dict[str, float]:
-        """Return the parts of the reward. ValueError: they break its contract (rewards.py)."""
+        """Return the parts of the reward."""
         answers = []
         if self.questions:
             questions = self.questions(item, texts)
             answers = [[self.answers[question] for question in questions]]
-        value = self.reward(item, texts, *answers)
+        return self.checked(self.reward(item, texts, *answers), texts)
+
+    def checked(self, value, texts: list[str]) -> dict[str, float]:
+        """Return the parts of what is earned. ValueError: they break a reward's contract."""
         parts = value if isinstance(value, dict) else {"reward": value}
         agents = len(texts)
         try:
@@ -71,16 +75,36 @@ class Scorer:
             problem = "which is neither a number nor a dict of named numbers"
         raise Mistake(f"the reward returned {value!r}, {problem}")
 
-    def outcomes(self, task, calls: list[tuple]) -> list[tuple]:
-        """Return the next item and the feedback that a task has for each (item, texts)."""
+    def starts(self, task, items: list[dict]) -> list[Step]:
+        """Return the first step of an episode of each item."""
+        start = functools.partial(follow, task)
+        return in_threads("the task", start, [(item, []) for item in items])
 
-        def outcome(item, texts):
-            next_item = task.advance(item, texts)
-            if next_item is None:  # at the end nobody would read the feedback, which may be costly
-                return None, []
-            feedback = task.feedback(item, texts)
-            if not isinstance(feedback, (list, tuple)) or len(feedback) != len(texts):
-                raise Mistake(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
-            return next_item, feedback
+    def play_on(self, task, nodes: list, goes_on: bool) -> None:
+        """Set the steps of nodes that are None: what the task makes of a joint response."""
+        places = []
+        calls = []
+        for node in nodes:
+            for texts, step in node.steps.items():
+                if step is None:
+                    places.append((node, texts))
+                    history = [*node.history, (node.asked, list(texts))]
+                    calls.append((node.item, history))
+        step_of = functools.partial(follow, task, goes_on=goes_on)
+        steps = in_threads("the task", step_of, calls)
+        for (node, texts), step in zip(places, steps, strict=True):
+            node.steps[texts] = step
 
-        return in_threads("the task", outcome, calls)
+    def pay(self, nodes: list) -> None:
+        """Set what the joint responses of nodes earn."""
+        unpaid = []
+        for step in itertools.chain(*(node.steps.values() for node in nodes)):
+            if step.parts:
+                if callable(self.reward):
+                    raise Mistake("the task's `play` pays by itself: leave out the reward")
+                step.parts = self.checked(step.parts, step.scored[1])
+            elif step.scored:
+                unpaid.append(step)
+        scores = self([step.scored for step in unpaid])
+        for step, parts in zip(unpaid, scores, strict=True):
+            step.parts = parts

@@ -201,14 +201,14 @@ def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
     The lists hold what every process that trained the run had.
     """
     flags = recorded(args)
-    scorer = module.rollout.reward
+    rollout = module.rollout
     record = earlier or {
         "versions": {name: version(name) for name in PACKAGES},
         "models": [base.about for base in module.team.bases],
         "bases": {recorded_name(name): fingerprint(name) for name in args.model},
         "items": {split: digest(items) for split, items in splits.items()},
-        "maximum": scorer.maximum,
-        "unit": "episode" if scorer.per_episode else "turn",  # of the maximum
+        "maximum": rollout.reward.maximum,
+        "unit": "episode" if rollout.task.per_episode else "turn",  # of the maximum
         "date": datetime.now().isoformat(timespec="seconds"),  # that chat templates see
         "max_steps": [],
         "commands": [],

@@ -15,7 +15,7 @@ from typing import ClassVar
 from examples.building import blocks, houses, letters, rewards
 from examples.building.world import build, read
 from rewards import total
-from tasks import Task
+from tasks import Task, observations
 
 _SYSTEM = """\
 You are a building agent in a world of blocks. Answer with commands only, one on each line: no \
@@ -97,6 +97,15 @@ class Build(Building):
                 "solution": blocks.listed(rectangles),
             }
 
+    def play(self, item):
+        history = []
+        while True:
+            texts = yield observations(self, item, [history] * self.num_agents)
+            yield item, texts
+            feedback, *_ = self.feedback(item, texts)
+            history = [("", feedback)]
+            item = self.after(item, texts)
+
     def observe(self, agent, item, history):
         """Return the rectangles left to build and the blocks of each agent, the same for all."""
         rectangles = blocks.left(item)
@@ -114,7 +123,8 @@ class Build(Building):
         right = len(self.built(item, responses).correct())
         return [f"# {right} of {len(blocks.target(item))} cells are right"] * len(responses)
 
-    def advance(self, item, responses):
+    def after(self, item, responses):
+        """Return the item with the world as it was built."""
         cells = self.built(item, responses).cells
         return item | {"standing": [[*cell, *cells[cell]] for cell in sorted(cells)]}
 

@@ -33,7 +33,7 @@ def items(rng):
             yield item, ""
             continue
         responses = [response(rng, item) for _ in range(2)]
-        later = task.advance(item, responses)
+        later = task.after(item, responses)
         if 0 < len(blocks.left(later)) <= LIMIT:
             yield later, task.feedback(item, responses)[0]
 

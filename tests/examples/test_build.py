@@ -71,7 +71,7 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     first, *rest = ITEM["rectangles"]
     texts = [blocks.listed([first]) + "\n/setblock 0 0 red", ""]
     assert (0, 0) not in blocks.target(ITEM)
-    after = TASK.advance(ITEM, texts)
+    after = TASK.after(ITEM, texts)
     assert "standing" not in ITEM
     told = TASK.feedback(ITEM, texts)
     assert (
@@ -84,7 +84,7 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     assert pay(after, cleared, backwards) == pytest.approx(1.0)
     assert pay(after, ahead, backwards) < 1.0
     assert pay(after, ahead, ahead) == 0.0
-    done = TASK.advance(after, [cleared, backwards])
+    done = TASK.after(after, [cleared, backwards])
     assert blocks.left(done) == []
     assert pay(done, "", "") == 1.0
     assert pay(done, "/fill 0 0 5 5 air", "") == 0.0

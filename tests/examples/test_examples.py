@@ -21,7 +21,7 @@ from examples.rendezvous import Rendezvous
 from programs import teams
 from programs.items import signature
 from rewards import REWARDS, code
-from tasks import Coop
+from training.episodes import follow
 from training.plugins import resolve, task_class
 
 
@@ -146,30 +146,45 @@ def test_without_the_package_there_is_one_line(monkeypatch, capsys):
 CALL = ["<python>7 * 31", ""]
 LONG = "one\nand " + 60 * "x"
 SENT = ["8 is\nit", LONG]
+FINAL = ["3 7", "217"]
+
+
+def asks(task, item, *turns):
+    """Return who is asked what after these answers, as JSON, and what is scored then."""
+    history = []
+    for texts in turns:
+        history.append((follow(task, item, history).asked, texts))
+    step = follow(task, item, history)
+    prompts = {agent: json.dumps(prompt) for agent, prompt in (step.asked or {}).items()}
+    return prompts, step.scored
 
 
 @pytest.mark.parametrize(
-    ("make", "texts", "only_0", "only_1", "nobody"),  # what they read at the second turn
+    ("make", "texts", "only_0", "only_1", "nobody"),  # what they read at the second turn, if asked
     [
         (messages.Messages, SENT, "one and " + 40 * "x", "8 is it", 41 * "x"),
         (messages.Deaf, SENT, "greater than 0", "modulo 0", "8 is it"),
-        (ledger.Ledger, SENT, "one and " + 52 * "x", ledger.WRITE, 53 * "x"),
-        (ledger.Deaf, SENT, "Partner: ", ledger.WRITE, "one and"),
-        (tools.Tools, CALL, tools.CALL, '{"role": "tool", "content": "217"}', "7 * 31"),
-        (tools.NoTool, CALL, tools.CALL, tools.ANSWER, "217"),
-        (lambda: sums(2, size=5), ["a hint", ""], gym.PLAN[2:9], "partner: a hint", "8"),
+        (ledger.Ledger, SENT, "one and " + 52 * "x", None, 53 * "x"),
+        (ledger.Deaf, SENT, "Partner: ", None, "one and"),
+        (tools.Tools, CALL, None, '{"role": "tool", "content": "217"}', "7 * 31"),
+        (tools.NoTool, CALL, None, tools.ANSWER, "217"),
+        (lambda: sums(2, size=5), ["a hint", ""], None, "partner: a hint", "8"),
     ],
 )
 def test_only_the_partner_reads_a_message(make, texts, only_0, only_1, nobody):
     task = make()
+    task.num_agents = 2
     item = task.items("test")[0]
-    after = task.advance(item, texts)
-    prompts = [json.dumps(task.observe(agent, after, [])) for agent in (0, 1)]
-    for text, reads in ((only_0, [1, 0]), (only_1, [0, 1]), (nobody, [0, 0])):
-        assert [text in prompt for prompt in prompts] == reads, text
-    if not isinstance(task, messages.Messages):  # there both write at both turns
-        first = int(isinstance(task, ledger.Ledger))
-        assert [task.speakers(item, 0), task.speakers(after, 1)] == [[first], [1 - first]]
+    reads = {agent: text for agent, text in enumerate((only_0, only_1)) if text}
+    first, scored = asks(task, item)
+    assert first.keys() == ({0, 1} if len(reads) == 2 else {0, 1} - reads.keys())
+    assert scored is None
+    prompts, scored = asks(task, item, texts)
+    assert (prompts.keys(), scored) == (reads.keys(), None)
+    for agent, text in reads.items():
+        assert [other for other in prompts if text in prompts[other]] == [agent]
+        assert nobody not in prompts[agent]
+    assert asks(task, item, texts, ["3 7", "217"])[1][1][max(reads)] == ["3 7", "217"][max(reads)]
 
 
 def test_a_tool_without_a_result_says_nothing():
@@ -177,7 +192,7 @@ def test_a_tool_without_a_result_says_nothing():
 
 
 def test_a_ledger_s_reader_sees_its_own_half():
-    item = ledger.Ledger(lines=5).items("test")[0] | {"message": ""}
+    item = ledger.Ledger(lines=5).items("test")[0]
     first, second = map(set, item["halves"])
     for task, agent, lines in (
         (ledger.Ledger(), 0, first),
@@ -185,7 +200,7 @@ def test_a_ledger_s_reader_sees_its_own_half():
         (ledger.Half(1), 0, first),
         (ledger.Full(1), 0, first | second),
     ):
-        shown = task.observe(agent, item, [])[-1]["content"].splitlines()
+        shown = task.chat(agent, item)[-1]["content"].splitlines()
         assert (first | second).intersection(shown) == lines
     lines = item["halves"][0] + item["halves"][1]
     own = [int(line.split()[2]) for line in lines if line.startswith(item["who"])]
@@ -193,53 +208,53 @@ def test_a_ledger_s_reader_sees_its_own_half():
 
 
 def test_in_turn_each_sees_what_those_before_it_wrote():
-    task = workflows.Sequential(num_agents=2)
+    task = workflows.Sequential()
     item = task.items("test")[0]
-    after = task.advance(item, ["```\nONE", ""])
-    assert [task.speakers(item, 0), task.speakers(after, 1)] == [[0], [1]]
-    with pytest.raises(ValueError, match="ends after --turns 2"):
-        task.speakers(after, 2)
-    prompt = task.observe(1, after, [])
-    assert prompt == "# agent 0 wrote\n```\nONE\n```\n" + Coop().observe(1, item, [])
-    assert workflows.paid_last.per_episode
-    assert workflows.paid_last(item, ["ONE", ""]) == {}
-    assert workflows.paid_last(after, ["", "TWO"]) == code(item, ["```\nONE", "TWO"])
-    assert task.scheme(after, ["", "TWO"]) == Coop().scheme(item, ["```\nONE", "TWO"])
+    first = ["```\nONE", ""]
+    above = "# agent 0 wrote\n```\nONE\n```\n"
+    helper, main = (task.observe(agent, item, []) for agent in (0, 1))
+    assert asks(task, item) == ({0: json.dumps(helper)}, None)
+    assert asks(task, item, first) == ({1: json.dumps(above + main)}, None)
+    assert asks(task, item, first, ["", "TWO"]) == ({}, (item, ["```\nONE", "TWO"]))
+
+
+def test_a_debate_shows_all_answers_and_a_router_decides_who_is_asked():
+    task = workflows.Debate()
+    item = task.items("test")[0]
+    prompts, _ = asks(task, item, ["ONE", "TWO"])
+    for agent in (0, 1):
+        own = task.observe(agent, item, [])
+        assert json.loads(prompts[agent]) == f"Agent 0 wrote:\nONE\n\nAgent 1 wrote:\nTWO\n\n{own}"
+    assert asks(task, item, ["ONE", "TWO"], ["x", "y"]) == ({}, (item, ["x", "y"]))
+    task = workflows.Router(num_agents=3)
+    for answer, solver in (("agent 2", 2), ("me", 1)):
+        assert asks(task, item, [answer, "", ""])[0].keys() == {solver}
 
 
 # --- what they are paid ---------------------------------------------------------------------------
 
-LEDGER = {"amounts": [101, 202, 303], "message": "303"}
-SUM = {"answer": 1234, "called": "<python>1"}
+LEDGER = {"amounts": [101, 202, 303]}
+SUM = {"answer": 1234}
 EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
 
 
 @pytest.mark.parametrize(
     ("reward", "item", "texts", "parts"),  # parts in their order
     [
-        (ledger.found, {"amounts": [101]}, ["101", ""], ""),
-        (ledger.found, LEDGER, ["303, 101 and 202", ""], "1 -0.019 1"),
+        (ledger.found, LEDGER, ["303, 101 and 202", "303"], "1 -0.019 1"),
         (ledger.found, LEDGER, ["101, 9", ""], "0.4 0 0"),  # a half is right, a third is named
         (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], "1 -0.1 1"),
-        (messages.find, {"door": (3, 7)}, ["3 7", "3 7"], ""),
         (messages.find, {"door": (3, 7), "sent": ["3", ""]}, ["3, 7 or 9", "so 3 7"], "1 -0.0005"),
-        (tools.answer, {"answer": 1234}, ["<python>1", ""], ""),
-        (tools.answer, SUM, ["", "So 1,234."], "1 -0.018 1 1"),
-        (tools.answer, SUM, ["", "1234 or 7"], "0 0 0 1"),
+        (tools.answer, SUM, ["<python>1", "So 1,234."], "1 -0.018 1 1"),
+        (tools.answer, SUM, ["<python>1", "1234 or 7"], "0 0 0 1"),
         (gym.verified, EIGHT, ["8"], "1 1"),
         (gym.verified, EIGHT, ["So <answer> 8 </answer>."], "1 1"),
-        (gym.verified, EIGHT, ["8", ""], ""),
-        (gym.verified, EIGHT | {"hint": ""}, ["", "9"], "0 0"),
+        (gym.verified, EIGHT, ["8", "9"], "0 0"),
     ],
 )
 def test_a_joint_response_is_paid(reward, item, texts, parts):
     wanted = list(map(float, parts.split()))
     assert [*reward(item, texts).values()] == pytest.approx(wanted)
-
-
-def test_an_answer_ends_the_episode():
-    for agents, changes in ((1, {}), (2, {"hint": ""})):
-        assert sums(agents).advance(EIGHT | changes, ["8"] * agents) is None
 
 
 OWN = main("return sum(x * x for x in xs if x % 2 == 0)")
