@@ -338,7 +338,7 @@ class Rollout:
 
     def open(self, problem: int, item: dict, key: tuple, step, samples: int) -> Node:
         """Return the node where a step asks agents. TooLong: a prompt does not fit."""
-        prompts = [()] * self.team.size
+        prompts: list[tuple[int, ...]] = [()] * self.team.size
         for agent, prompt in step.asked.items():
             prompts[agent] = self.encode(agent, item, prompt)
         return Node(problem, item, key, step.history, step.asked, prompts, samples)

@@ -191,7 +191,7 @@ def observations(task: Task, item: dict, histories: list[History]) -> dict[int, 
 
 def told(task: Task, item: dict, texts: list[str]) -> list[str]:
     """Return the feedback for each agent. A task is asked for it once."""
-    feedback = task.once(task.feedback, item, texts)
+    feedback: Any = task.once(task.feedback, item, texts)
     if not isinstance(feedback, list | tuple) or len(feedback) != len(texts):
         raise Mistake(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
     return feedback
@@ -291,7 +291,7 @@ def relay(task, episode: Generator, ask: Callable[[dict], Generator]) -> Generat
             answers = yield event
             continue
         if not left:
-            return None
+            return
         left -= 1
         answers = yield from ask(event)
 

@@ -78,14 +78,10 @@ def score(step: Step, event, item: dict, answers: list[str], size: int) -> None:
         step.scored = (item, answers)
         step.parts = event
         return
-    match event:
-        case dict() as changed, list() as texts:
-            item = changed
-        case list() as texts:
-            pass
-        case _:
-            texts = [None]
-    if not all(isinstance(text, str) for text in texts):
+    texts = event
+    if isinstance(event, tuple) and len(event) == 2:
+        item, texts = event
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise Mistake(
             f"play gave {event!r:.200}, which is neither prompts by agent, nor a list of texts (or "
             "an item and such a list), nor named parts of a reward"
