@@ -191,10 +191,10 @@ def observations(task: Task, item: dict, histories: list[History]) -> dict[int, 
 
 def told(task: Task, item: dict, texts: list[str]) -> list[str]:
     """Return the feedback for each agent. A task is asked for it once."""
-    feedback: Any = task.once(task.feedback, item, texts)
+    feedback = task.once(task.feedback, item, texts)
     if not isinstance(feedback, list | tuple) or len(feedback) != len(texts):
         raise Mistake(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
-    return feedback
+    return list(feedback)
 
 
 def longer(histories: list[History], texts: list[str], feedback: list[str]) -> list[History]:
@@ -275,7 +275,7 @@ class Discussion:
         return texts
 
 
-def relay(task, episode: Generator, ask: Callable[[dict], Generator]) -> Generator:
+def relay(task, episode: Generator, ask: Callable) -> Generator:
     """Play an episode whose prompts are put by `ask`, a generator that returns the answers.
 
     It may ask as often as it might without the workflow.
