@@ -12,7 +12,6 @@ A value in brackets is the default. --dry-run shows one batch of a new run and w
 import contextlib
 import itertools
 import os
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,7 @@ from training.flags import (
 )
 from training.items import check_items, check_prompts, repeated
 from training.plugins import find_reward, make_task, plug_in
-from training.terminal import drop_output, fail, is_first, quiet
+from training.terminal import check_system, drop_output, fail, is_first, quiet, reset_process
 
 COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
@@ -490,6 +489,7 @@ def fit(module, recorder, args: Args) -> None:
 
 def main(argv: list[str]) -> None:
     try:
+        check_system()
         args = parse(argv)
         os.environ[DEVICE] = args.device or ""
         train(args)
@@ -498,5 +498,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends without a traceback
+    reset_process()
     main(sys.argv[1:])

@@ -69,6 +69,10 @@ def hang(*_):
     time.sleep(5)
 
 
+def leave(*_):
+    sys.exit()
+
+
 ERROR = "KeyError: 'broken'"
 LATE = "error: the reward did not answer within 2 s (the reward, for item {"
 BROKEN = [  # owner, function, its first call that is broken, how, exit status, error, steps kept
@@ -80,6 +84,7 @@ BROKEN = [  # owner, function, its first call that is broken, how, exit status, 
     (torch, "save", 3, disk_full, 2, "error: cannot save", 2),
     (THIS, "lengths", 19, error, 1, f"{ERROR}\n(the reward, for item {{", 3),
     (THIS, "lengths", 19, hang, 2, LATE, 3),
+    (THIS, "lengths", 19, leave, 2, "error: the reward called sys.exit (the reward, for", 3),
     (THIS, "lengths", 19, send_signal, 130, "stopped by SIGTERM", 3),
 ]
 

@@ -4,6 +4,7 @@ pytest tests/test_sandbox.py
 """
 
 import contextlib
+import multiprocessing
 import os
 import re
 import resource
@@ -277,6 +278,10 @@ def f(): pass
 === it does not load: error
 def f(:
 ---
+=== it leaves: error
+def f(): exit()
+---
+f()  SystemExit
 === nothing is defined: error
 ---
 f()  NameError: name 'f' is not defined
@@ -462,13 +467,47 @@ def test_there_are_no_more_workers_than_cores(tmp_path, monkeypatch):
         assert box._pool._max_workers == 1
 
 
-def test_limits_are_of_cpu_time():
-    """A program that waits for a core, or for nothing, has ten times as long by the clock."""
-    waits = "import time\ndef f(): time.sleep(1)"
-    works = "import time\ndef f():\n    end = time.process_time() + 1\n"
-    works += "    while time.process_time() < end: pass"
-    for code, errors in ((waits, [None]), (works, ["TimeoutError: no answer in time"])):
-        with Sandbox(workers=1, test_timeout=0.5) as box:
+SLEEPS = "import time\ndef f(): time.sleep(1)"
+LOOPS = "def f():\n    while True: pass"
+WORKS = """
+import time
+def f():
+    end = time.process_time() + 0.3
+    while time.process_time() < end: pass
+"""
+
+
+def compete(core):
+    os.sched_setaffinity(0, {core})
+    while True:
+        pass
+
+
+@of_linux
+def test_the_time_counts_in_which_a_program_could_run():
+    """Also where four others want its core, and it has a fifth of the time."""
+    before = os.sched_getaffinity(0)
+    core = min(before)
+    fork = multiprocessing.get_context("fork")
+    others = [fork.Process(target=compete, args=[core]) for _ in range(4)]
+    for other in others:
+        other.start()
+    os.sched_setaffinity(0, {core})
+    try:
+        with Sandbox(workers=1, test_timeout=0.6) as box:
+            for code, errors in ((WORKS, [None]), (SLEEPS, [LATE]), (LOOPS, [LATE])):
+                assert verdict_of(box, code, ["f()"]).errors == errors
+    finally:
+        os.sched_setaffinity(0, before)
+        for other in others:
+            other.kill()
+            other.join()
+
+
+def test_where_nobody_counts_who_waits_the_clock_has_ten_times_as_long(monkeypatch):
+    change_worker(monkeypatch, "worker.py", "/proc/self/schedstat", "/nowhere")
+    with Sandbox(workers=1, test_timeout=0.2) as box:
+        for code, errors in ((SLEEPS, [None]), (LOOPS, [LATE])):
             assert verdict_of(box, code, ["f()"]).errors == errors
 
 
@@ -492,6 +531,35 @@ def test_a_worker_that_does_not_start_says_why(monkeypatch, change, reason):
     change_worker(monkeypatch, *change)
     with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts" + reason):
         box.run([ADD])
+
+
+INHERITS = """
+import signal, sys
+sys.path.insert(0, sys.argv[1])
+for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGPROF, signal.SIGVTALRM):
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+from programs.sandbox.box import Program, Sandbox
+with Sandbox(workers=1, test_timeout=0.5, restarts=0) as box:
+    codes = ["def f(): return 1", "def f():\\n    while True: pass", "def f(): return 1 # "]
+    verdicts = box.run([Program(code, ["assert f() == 1"], "f") for code in codes])
+    with open("outcomes", "w") as file:
+        print(*[verdict.outcome for verdict in verdicts], file=file)
+    try:
+        box.run([Program("def f(): return range(10 ** 15)", ["assert sum(f()) == 5"], "f")])
+    except RuntimeError as error:
+        with open("outcomes", "a") as file:
+            print(str(error)[:38], file=file)
+"""
+
+
+@of_linux
+def test_what_a_parent_left_ignored_blocked_or_closed_changes_no_verdict(tmp_path):
+    """Where the trainer ignores SIGCHLD, nobody knows how a runner ended."""
+    shell = f'exec {sys.executable} -c "$0" "$1" <&- >&- 2>&-'
+    subprocess.run(["sh", "-c", shell, INHERITS, ROOT.parents[1]], cwd=tmp_path, check=False)
+    told = (tmp_path / "outcomes").read_text()
+    assert told == "ok timeout ok\na worker ended twice with status 0: 'd\n"
 
 
 TRAINER = """

@@ -46,8 +46,8 @@ class Parser(argparse.ArgumentParser):
     The program's docstring is its help: the first paragraph above the flags, the rest below them.
     """
 
-    def __init__(self, prog: str, doc: str):
-        description, _, epilog = doc.partition("\n\n")
+    def __init__(self, prog: str, doc: str | None):
+        description, _, epilog = (doc or "").partition("\n\n")  # None: python -OO
         super().__init__(
             prog,
             f"python {prog} [@FILE] [flags]",

@@ -21,13 +21,6 @@ from policies import Mistake
 from policies.model_names import EMBEDDED, fingerprint, recorded_name
 from training.items import digest
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # both programs come here before they need anything else of Unix
-    program = Path(sys.argv[0]).name
-    print(f"{program}: error: this needs Linux, macOS or, on Windows, WSL", file=sys.stderr)
-    sys.exit(2)
-
 ROOT = EMBEDDED.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 CHECKPOINT = "checkpoints/last.ckpt"
@@ -113,8 +106,11 @@ def lock_run_folder(directory: Path):
     return file
 
 
-def take_lock(file, kind=fcntl.LOCK_EX) -> bool:
+def take_lock(file, shared: bool = False) -> bool:
     """Lock an open file. Return whether no other process holds a lock that forbids it."""
+    import fcntl  # Windows has none, and `check_system` says so
+
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -127,7 +123,7 @@ def take_lock(file, kind=fcntl.LOCK_EX) -> bool:
 def state(directory: Path) -> str:
     """Return whether a run is "running", "finished" or "unfinished"."""
     with contextlib.suppress(OSError), (directory / "lock").open("r+b") as file:
-        if not take_lock(file, fcntl.LOCK_SH):  # two readers may ask at once
+        if not take_lock(file, shared=True):  # two readers may ask at once
             return "running"
     return "finished" if read_json(directory, "summary.json") else "unfinished"
 
@@ -145,7 +141,8 @@ def json_lines(records: Iterable[dict]) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a file of a run's folder whole or not at all."""
     draft = path.with_name(path.name + ".tmp")
-    draft.write_text(text, "utf-8")
+    # What is not Unicode in a file's name becomes an escape, which JSON reads back.
+    draft.write_text(text, "utf-8", "backslashreplace")
     draft.replace(path)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -9,6 +10,24 @@ import warnings
 from policies import Mistake
 from training.flags import Parser
 from training.plugins import PLUGINS
+
+
+def reset_process() -> None:
+    """Undo what a parent may have left: ignored or blocked signals, closed or narrow streams."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends without a traceback
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    while os.open(os.devnull, os.O_RDWR) < 2:  # so that no other file becomes one of the three
+        pass
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def check_system() -> None:
+    """Raise Mistake on Windows, which has neither Unix's locks nor its limits."""
+    if sys.platform == "win32":
+        raise Mistake("this needs Linux, macOS or, on Windows, WSL")
 
 
 def quiet() -> None:

@@ -47,10 +47,11 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from programs.sandbox.wire import NOT_READY, WALL
+from programs.sandbox.wire import NOT_READY
 
-GRACE_SECONDS = 3.0
-FROM_OUTSIDE = {-signal.SIGKILL, NOT_READY}  # statuses of a runner that a program cannot cause
+# The statuses of a runner that a program cannot cause. -9 is SIGKILL, which Windows does not name.
+# Where this process ignores SIGCHLD, the system drops a status, and Python says 0.
+FROM_OUTSIDE = {-9, NOT_READY, 0}
 CACHED = 2048  # verdicts kept, a few KiB each
 WORKER = Path(__file__).resolve().with_name("worker.py")
 # A worker gets one variable of the trainer, which some interpreters need to start, because the
@@ -61,7 +62,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
 }
-START_SECONDS = 60.0  # a worker starts in 0.1 s, unless the machine swaps
+PATIENCE = 100.0  # seconds. A worker is heard every 0.1 s, unless it hangs or the machine swaps
 LEAVE_SECONDS = 2.0
 
 DOORS = {
@@ -108,6 +109,7 @@ class Verdict:
     passed: list[bool]
     outcome: str  # "ok", "error", "timeout", "memory" or "crash", from best to worst
     errors: list[str | None]  # "ValueError: text", at most 300 characters, or None if passed
+    seconds: float  # that count, as the limits of a Sandbox
 
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -135,14 +137,14 @@ def cores() -> int:
 class Sandbox(contextlib.AbstractContextManager):
     """Judges programs on up to `workers` workers (default: one per core), started on demand.
 
-    test_timeout   seconds of CPU time to load the program, and for each test
-    total_timeout  seconds of CPU time for the program with all its tests
+    test_timeout   seconds to load the program, and for each test
+    total_timeout  seconds for the program with all its tests
     memory_mb      MiB on top of an empty worker's memory
     restarts       how often a program is loaded again after a hang or a crash
     kernel_locks   False leaves them out, as on macOS
 
-    By the clock each limit is WALL times as long, so a verdict does not depend on other processes.
-    After the last restart, the failure counts for the remaining tests too.
+    The seconds in which a program waits for a core do not count (TestRunner in runner.py). After
+    the last restart, the failure counts for the remaining tests too.
     """
 
     def __init__(
@@ -235,13 +237,10 @@ class Sandbox(contextlib.AbstractContextManager):
 
     def _verdict(self, program: Program) -> Verdict:
         """Return the verdict of this thread's worker, or of one more if that worker is lost."""
-        total_timeout = self._limits[2]
-        # The runner keeps its own limits, unless it hangs in C code. `setup` has the same limit.
-        patience = WALL * 2 * total_timeout + GRACE_SECONDS
         for _ in range(2):
             worker = self._worker()
             try:
-                reply = worker.ask([*vars(program).values()], patience)
+                reply = worker.ask([*vars(program).values()])
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
                 with self._lock:
                     del self._workers[threading.get_ident()]
@@ -256,7 +255,7 @@ class Sandbox(contextlib.AbstractContextManager):
                     outcome = "crash"  # out of memory, for example
                     message = "Crash: the test ended the runner"
                 count = len(program.tests)
-                return Verdict([False] * count, outcome, [message] * count)
+                return Verdict([False] * count, outcome, [message] * count, self._limits[2])
             if "setup" in reply:
                 raise ValueError(
                     f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
@@ -287,15 +286,21 @@ class Worker:
 
     def __init__(self, limits: list):
         self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(PATIENCE)
         self.replies = self.socket.makefile("rb")
         # without -I, which would ignore the hash seed
         command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
         with theirs:  # in its own session, so that Ctrl-C reaches the trainer alone
             self.process = subprocess.Popen(
-                command, stdin=theirs.fileno(), env=ENVIRONMENT, start_new_session=True
+                command,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=sys.__stderr__ or subprocess.DEVNULL,
+                env=ENVIRONMENT,
+                start_new_session=True,
             )
         try:
-            started = self.receive(START_SECONDS)
+            started = self.receive()
         except (OSError, EOFError) as error:
             raise RuntimeError(f"no worker starts (status {self.close()})") from error
         if "error" in started:
@@ -303,17 +308,25 @@ class Worker:
             raise RuntimeError(f"no worker starts: {started['error']}")
         self.missing = started["missing"]  # names of locks
 
-    def ask(self, request: list, seconds: float):
+    def ask(self, request: list) -> dict:
         self.socket.sendall(json.dumps(request).encode() + b"\n")
-        return self.receive(seconds)
+        return self.receive()
 
-    def receive(self, seconds: float):
-        """Return the next reply. Raise TimeoutError without one, EOFError if the runner is gone."""
-        self.socket.settimeout(seconds)
-        line = self.replies.readline()
-        if not line.endswith(b"\n"):
-            raise EOFError
-        return json.loads(line)
+    def receive(self) -> dict:
+        """Return the next reply. Raise TimeoutError without one, EOFError if the runner is gone.
+
+        Before, the runner may ask for the file that says how long a candidate waited for a core.
+        """
+        while line := self.replies.readline():
+            reply = json.loads(line)
+            if isinstance(reply, dict):
+                return reply
+            try:
+                with open(f"/proc/{reply}/schedstat", "rb") as file:
+                    socket.send_fds(self.socket, [b"."], [file.fileno()])
+            except OSError:  # macOS, or it is gone
+                self.socket.sendall(b".")
+        raise EOFError
 
     def end(self) -> int:
         """End the runner, the zygote and the candidate, and return the runner's exit status.

@@ -32,7 +32,7 @@ restart_syscall 219, clock_gettime 228, clock_getres 229, clock_nanosleep 230, e
 pselect6 270, ppoll 271, set_robust_list 273, getrandom 318, membarrier 324, getcpu 309, rseq 334"""
 CALLS = {name: int(number) for name, number in map(str.split, TABLE.split(","))}
 ZYGOTE_ONLY = {"clone": 56, "fork": 57, "kill": 62, "prctl": 157, "prlimit64": 302}
-NOT_CANDIDATE = {"sendmsg": 46, "recvmsg": 47, "pipe2": 293}
+NOT_CANDIDATE = {"pread64": 17, "sendmsg": 46, "recvmsg": 47, "pipe2": 293}
 CLONE3, ENOSYS, EPERM = 435, 38, 1  # ENOSYS sends the C library back to clone
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # BPF instructions

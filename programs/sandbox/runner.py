@@ -14,9 +14,10 @@ import signal
 import socket
 import time
 
-from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, WALL, pack, receive, send, unpacker
+from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, send, unpacker
 
 READY_SECONDS = 10.0
+TICK = 0.1  # seconds between two looks at a program that is late
 OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
 OK = ("ok", None)
 ENDED = ("ok", "error")  # the program came to an end by itself
@@ -38,13 +39,13 @@ class TimeLimit(BaseException):
 class Candidate:
     """The runner's end of a candidate."""
 
-    def __init__(self, channel: socket.socket):
+    def __init__(self, channel: socket.socket, trainer: socket.socket):
         self.channel = channel
+        self.trainer = trainer
         self.lost: str | None = None  # why it can no longer answer
         self.running = True
         self.programs = 0  # loaded so far
-        self.clock: int | None = None  # until it is ready
-        self.seconds = 0.0  # of CPU time
+        self.schedstats: list[int] = []  # its file with the time that it waited for a core
         self.unpack = unpacker(functools.partial(Remote, self))
         inbox, self.requests = os.pipe()
         self.answers, outbox = os.pipe()
@@ -59,22 +60,17 @@ class Candidate:
             os._exit(NOT_READY)
 
     def await_ready(self) -> None:
-        pid = int(receive(self.answers, 64))
-        self.clock = ~pid << 3 | 2  # the kernel's number for the CPU clock of a process
-
-    def cpu_seconds(self) -> float:
-        """Return the CPU time that the candidate has used, as far as it is known."""
-        with contextlib.suppress(OSError, TypeError):  # it is gone or new, or this is macOS
-            self.seconds = time.clock_gettime(self.clock)
-        return self.seconds
+        os.write(self.trainer.fileno(), receive(self.answers, 64))  # its process number
+        _, self.schedstats, *_ = socket.recv_fds(self.trainer, 1, 1)
 
     def end(self) -> None:
         self.lost = self.lost or "the program was stopped"
         if self.running:
             self.running = False
             self.tell_zygote()
-            os.close(self.requests)
-            os.close(self.answers)
+            for file in (self.requests, self.answers, *self.schedstats):
+                os.close(file)
+            self.schedstats = []
 
     def ask(self, *request):
         """Return the candidate's answer, or raise the exception that the program raised."""
@@ -186,8 +182,26 @@ def execute(source: str, space: dict) -> None:
 
 
 class TestRunner:
-    def __init__(self, channel: socket.socket, test_timeout, total_timeout, restarts: int):
+    """Runs the tests of one program after the other.
+
+    A limit counts the seconds in which the program could have run: those by the clock, less those
+    in which it or this process waited for a core. So a verdict does not depend on other processes,
+    and who sleeps has no more time than who computes. Linux gives the second number in a file. The
+    trainer opens it, because a locked process cannot.
+    """
+
+    def __init__(
+        self,
+        channel: socket.socket,
+        trainer: socket.socket,
+        schedstats: list[int],
+        test_timeout: float,
+        total_timeout: float,
+        restarts: int,
+    ):
         self.channel = channel
+        self.trainer = trainer
+        self.schedstats = schedstats  # this process's file, or none (macOS)
         self.test_timeout = test_timeout
         self.total_timeout = total_timeout
         self.restarts = restarts
@@ -197,39 +211,39 @@ class TestRunner:
         signal.signal(signal.SIGALRM, self.ring)
 
     def ring(self, *_) -> None:
-        if self.armed and self.spent() > self.limit:
-            self.rang = True
-            raise TimeLimit
+        if self.armed:
+            left = self.limit + self.began - self.clock()
+            # It rings again, also because a test's `except:` may swallow what is raised here.
+            signal.setitimer(signal.ITIMER_REAL, max(left, TICK))
+            if left < 0:
+                self.rang = True
+                raise TimeLimit
 
-    def clocks(self) -> tuple[float, float]:
-        """Return the CPU time of the runner and the candidate, and the time."""
-        cpu = time.process_time()
-        if self.candidate:
-            cpu += self.candidate.cpu_seconds()
-        return cpu, time.monotonic()
+    def clock(self) -> float:
+        """Return a clock of the seconds that count.
 
-    def spent(self) -> float:
-        """Return the seconds of CPU time that this attempt has taken, or its share of the clock."""
-        cpu, now = self.clocks()
-        return max(cpu - self.began[0], (now - self.began[1]) / WALL)
+        Without schedstats it goes at the tenth of its speed, and RLIMIT_CPU ends who computes.
+        """
+        now = time.monotonic()
+        if not self.schedstats:
+            return now / 10
+        for file in self.schedstats + (self.candidate.schedstats if self.candidate else []):
+            nanoseconds = os.pread(file, 64, 0).split()[1]
+            now -= int(nanoseconds) / 1e9
+        return now
 
     def attempt(self, seconds: float, action, *arguments) -> tuple[str, str | None]:
-        """Return (outcome, error) of action(*arguments) within so many seconds of CPU time.
-
-        By the clock they may be WALL times as many, because other processes may have the cores.
-        """
+        """Return (outcome, error) of action(*arguments) within so many seconds that count."""
         late = "timeout", "TimeoutError: no answer in time"
         if seconds <= 0:
             return late
         self.rang = False
         self.limit = seconds
-        self.began = self.clocks()
+        self.began = self.clock()
         try:
             self.armed = True
-            # The alarm rings again and again, to look at the clocks, and because a test's `except:`
-            # may swallow it. The second timer ends a runner that is deep in C code and does not
-            # hear the alarm.
-            signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+            # The second timer ends a runner that is deep in C code and does not hear the alarm.
+            signal.setitimer(signal.ITIMER_REAL, seconds)
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds + 1.0)
             try:
                 action(*arguments)
@@ -237,7 +251,7 @@ class TestRunner:
                 self.armed = False
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-                self.used += self.spent()
+                self.used += self.clock() - self.began
         except BaseException as error:
             if self.rang:
                 return late
@@ -249,7 +263,7 @@ class TestRunner:
         """Return a Verdict's fields, or {"setup": error}."""
         # Programs never see the tests, so they cannot foresee what setup and tests draw.
         random.seed(repr((setup, tests)))
-        self.used = 0.0  # seconds of CPU time
+        self.used = 0.0  # seconds that count
         self.space = {"__name__": "tests", "__builtins__": builtins}
         status, error = self.attempt(self.total_timeout, execute, setup, self.space)
         if status != "ok":
@@ -266,6 +280,7 @@ class TestRunner:
             "passed": [result == OK for result in results],
             "outcome": max(outcomes, key=OUTCOMES.index),
             "errors": [error for _, error in results],
+            "seconds": self.used,
         }
 
     def run(self, own_process: bool, may_fail: int, restarts: int):
@@ -328,7 +343,7 @@ class TestRunner:
         if own_process or not candidate or candidate.lost or candidate.programs == SHARED:
             if candidate:
                 candidate.end()
-            self.candidate = candidate = Candidate(self.channel)
+            self.candidate = candidate = Candidate(self.channel, self.trainer)
             if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
                 os._exit(NOT_READY)
         candidate.programs += 1

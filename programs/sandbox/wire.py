@@ -12,7 +12,6 @@ from operator import attrgetter
 
 ANSWER_BYTES = 1 << 20  # sender and receiver refuse a longer answer
 ERROR_CHARS = 300
-WALL = 10  # seconds by the clock for each second of CPU time that a limit allows
 NOT_READY = 75  # a runner's exit status if its zygote or a fresh candidate fails
 DEPTH = 200
 

@@ -8,6 +8,8 @@ The zygote forks a candidate for every program and ends it on demand. It never r
 candidate cannot inherit one.
 """
 
+import builtins
+import contextlib
 import gc
 import importlib
 import json
@@ -39,6 +41,7 @@ def preload() -> None:
     sys.modules["_hashlib"] = None  # OpenSSL: 4 MB that every fork would pay for
     for name in PRELOAD.split():
         importlib.import_module(name)
+    builtins.exit = builtins.quit = sys.exit  # site has not made them
     sys.path.clear()
     sys.path_importer_cache.clear()
     sys.argv[:] = [""]
@@ -70,11 +73,19 @@ def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
 
 
 def main() -> None:
+    # A parent may have left these ignored or blocked.
+    for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGPROF, signal.SIGVTALRM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     memory_mb, test_timeout, total_timeout, restarts, kernel_locks = json.loads(sys.argv[1])
     locks.die_with_parent()  # end of file ends it too, unless a fork holds the socket
     trainer = os.dup(0)
+    link = socket.socket(fileno=trainer)  # the same, for the files that the trainer sends
     null = os.open(os.devnull, os.O_RDWR)
     requests = os.fdopen(trainer, "rb", closefd=False)
+    schedstats = []
+    with contextlib.suppress(OSError):  # macOS
+        schedstats.append(os.open("/proc/self/schedstat", os.O_RDONLY))
     preload()
     for standard in range(3):
         os.dup2(null, standard)
@@ -92,12 +103,14 @@ def main() -> None:
         os._exit(NOT_READY)
     if not zygote:
         os.close(trainer)
+        for file in schedstats:
+            os.close(file)
         ours.close()
         be_zygote(zygotes, int(total_timeout) + 2, missing)
     zygotes.close()
     if "seccomp" not in missing and not locks.add_filter(locks.JUDGE_FILTER):
         os._exit(NOT_READY)
-    runner = TestRunner(ours, test_timeout, total_timeout, restarts)
+    runner = TestRunner(ours, link, schedstats, test_timeout, total_timeout, restarts)
 
     def leave(status: int) -> None:
         ours.close()  # the zygote ends the candidate and itself
