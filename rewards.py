@@ -111,15 +111,13 @@ def code(item: dict, responses: list[str]) -> Scores:
     For several helpers, c is the mean.
 
     A stand-in is a short function that knows nothing of any problem. The function of that name
-    that a partner wrote is a stand-in, too. Those for main are also tried with main's own literal
-    arguments. A part that looks at functions or frames adds nothing, because it may know a
-    stand-in. (This is a difference reward, Wolpert and Tumer 2002. COMA, Foerster et al. 2018,
-    calls a stand-in a default action.)
+    that a partner wrote is a stand-in, too. A program that passes all tests is also observed. Its
+    helper adds nothing if what it gave in another test does as well. Main adds nothing if its
+    helper's value is its answer. (This is a difference reward, Wolpert and Tumer 2002. COMA,
+    Foerster et al. 2018, calls a stand-in a default action.)
 
     Some tricks are not caught. Main may assert that its helper agrees, or undo the helper's work.
-    It may take a value and not use it. The value may travel in an object, in an exception or by a
-    side effect. Add a stand-in to HELPER_STAND_INS or MAIN_STAND_INS in programs/teams.py to catch
-    a family of tricks.
+    The answer may travel by a side effect. docs/rewards.md lists them.
     """
     team = team_parts(item, responses)
     *helpers, _ = team

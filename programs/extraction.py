@@ -37,6 +37,7 @@ import textwrap
 import threading
 import warnings
 from collections import Counter, defaultdict, deque
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -98,7 +99,7 @@ class Part:
     returns: bool = False  # it is defined and returns a value, as far as its text shows
     reads: frozenset[str] = frozenset()  # names of the module that it needs
     shareable: bool = False  # its program may share a process with others: see _shareable
-    looks_inside: bool = False  # it looks at functions or frames, and may know a stand-in
+    beside: tuple[str, ...] = ()  # those of the statements that define other names, and use them
     kept: frozenset[int] = frozenset()  # indices of the response's statements that it needs
 
     @property
@@ -143,7 +144,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         tuple(statement.source for statement in running.values()),
         reads=frozenset(reads),
         shareable=all(_shareable(statement.node) for statement in running.values()),
-        looks_inside=any(map(_looks_inside, running.values())),
+        beside=_beside(running.values(), name),
         kept=frozenset(kept),
     )
     match definition.node:
@@ -163,6 +164,25 @@ def _is_stub(node: ast.stmt) -> bool:
     return all(isinstance(part, ast.Constant | ast.Pass) for part in bodies)
 
 
+def _beside(statements: Collection[Statement], name: str) -> tuple[str, ...]:
+    """Return the statements that run for names other than `name`, if any of them defines one."""
+    if not any(statement.binds - {name} for statement in statements):
+        return ()
+    return tuple(
+        statement.source
+        for statement in statements
+        if statement.binds != {name} and not _shows(statement.node)
+    )
+
+
+def _shows(node: ast.stmt) -> bool:
+    """Return whether a statement changes nothing: it shows or checks a function."""
+    match node:
+        case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+            return True
+    return False
+
+
 def _needed(statements: dict[int, Statement], name: str) -> tuple[set[int], set[str]]:
     """Return the indices of the statements that `name` needs, and the names that they read.
 
@@ -177,7 +197,7 @@ def _needed(statements: dict[int, Statement], name: str) -> tuple[set[int], set[
     for index, statement in statements.items():
         names = statement.binds
         match statement.node:
-            case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+            case node if _shows(node):
                 pass
             case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias("*")]):
                 names = {"*"}  # nobody lists what depends on it
@@ -390,18 +410,6 @@ def _reads(table: symtable.SymbolTable) -> frozenset[str]:
         if symbol.is_referenced() if in_module else symbol.is_global():
             names.add(symbol.get_name())
     return frozenset(names.union(*map(_reads, table.get_children())))
-
-
-_INSIDE = re.compile(
-    r"\b(?:__(?:annotations|closure|code|defaults|globals|import|kwdefaults)__|_getframe|_current_frames|gi_frame|tb_frame)\b"
-    r"|[.'\"](?:__doc__|f_back|f_code)\b"
-)
-
-
-def _looks_inside(statement: Statement) -> bool:
-    """Return whether a statement looks at functions or frames, rather than calling functions."""
-    modules = modules_in(statement.node)
-    return bool(_INSIDE.search(statement.source) or modules & {"gc", "inspect", "traceback"})
 
 
 # A shareable part may import these names and use these attributes: pure functions, and methods of

@@ -5,27 +5,40 @@ and main in one text. All parts form one program, helpers first. An author canno
 define a partner's function: a statement that binds its name is dropped. Other names are shared, and
 the later definition wins.
 
-Stand-ins are functions that know nothing of any problem. Add an expression to HELPER_STAND_INS or
-MAIN_STAND_INS to catch one more family of tricks. A stand-in returns what it was given, or a
-constant. It must not do real work: with a stand-in that sorts, no helper that sorts would add
-anything.
+A part is measured by what the team passes without it. Three things take its place.
+
+1. A stand-in, a function that knows nothing of any problem. Add an expression to HELPER_STAND_INS
+   or MAIN_STAND_INS to catch one more family of tricks. A stand-in returns what it was given, or a
+   constant. It must not do real work: with a stand-in that sorts, no helper that sorts would add
+   anything.
+2. A replay. The helper gives what it gave in another test, without running. (This is permutation
+   importance, Breiman 2001.)
+3. An observed value. What the helper gave, for arguments that take no work, is main's answer.
+
+The last two are tried on a program that passes all tests. programs/sandbox/observer.py does it.
 """
 
 import ast
 import atexit
+import dataclasses
 import functools
 from collections.abc import Iterable
 
 from policies import Mistake
-from programs.extraction import Part, extract, names_in, part_names, syntax_tree
+from programs.extraction import Part, extract, part_names, syntax_tree
 from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
+# Constants come early, because they end a loop that others keep up.
 HELPER_STAND_INS = (
     "x",
+    "None",
+    "True",
+    "0",
+    "''",
+    "[]",
     "args[-1]",
     "args",
-    "None",  # so early, as it ends a loop that those above keep up
     "[x, x]",
     "(None, x)",
     "[x[:1], x[1:]]",
@@ -34,13 +47,8 @@ HELPER_STAND_INS = (
     "x.pop()",
     "x(*args[1:])",
     "lambda *_: x",
-    "True",
-    "0",
-    "''",
-    "[]",
 )
-# Results that main could return. `value` is what a helper returns for main's arguments, and perhaps
-# for the literals that main passes to it.
+# Results that main could return. `value` is what a helper returns.
 MAIN_STAND_INS = (
     "value",
     "value[0]",
@@ -61,9 +69,13 @@ def {name}(*args, **kwargs):
 MAIN = """
 def {name}(*args, **kwargs):
     args = [*args, *kwargs.values()]
-    value = {call}
+    value = {helper}(*args)
     return {expression}
 """
+WATCH = '__import__("observer").watch(globals(), {!r}, {!r}, {!r}, {!r})'
+SERVE = '__import__("observer").serve({!r})'
+TEST = "{main}.number = {number}\n{test}"
+REPORT = "raise ValueError({main}.report())"
 
 MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; then no other is tried
 
@@ -161,38 +173,57 @@ def contributions(item: dict, responses: list[str], team: Team, p: float) -> dic
     *_, main = team
     used = [name for name in used_helpers(team) if team[name].statements]
     adds = dict.fromkeys(team, 0.0)
+    given = []  # the helpers that main calls, and whether it adds anything to what they give
     for name in used:
-        stand_ins = [*_versions(name, team, responses), *helper_stand_ins(name)]
+        stand_ins = [*_versions(name, team, responses), *helper_stand_ins(name, team)]
         adds[name] = _added(name, item, team, stand_ins, p)
-    if any(adds.values()):
+        if adds[name] and p == 1:
+            needed, is_answer = _observed(name, item, team)
+            adds[name] *= needed
+            if needed and name in team[main].reads:
+                given.append(is_answer)
+    # To put the values of several helpers together is work of main.
+    if any(adds.values()) and given != [True]:
         stand_ins = _versions(main, team, responses)
         for helper in used:
-            stand_ins += main_stand_ins(main, helper, f"{helper}(*args)")
-            stand_ins += main_stand_ins(main, helper, f"{helper}(*args, 0)")[:1]
-            for call in literal_calls(team[main], helper):
-                stand_ins += main_stand_ins(main, helper, call)
+            stand_ins += main_stand_ins(helper, team)
         adds[main] = _added(main, item, team, stand_ins, p)
-    for name, part in team.items():
-        if part.looks_inside:  # it may know a stand-in, and fail with it on purpose
-            adds[name] = 0.0
     return adds
 
 
-def literal_calls(main: Part, helper: str) -> list[str]:
-    """Return main's calls of a helper with literals, such as a password. *args is the rest."""
-    calls = []
-    for node in ast.walk(syntax_tree(main.source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == helper:
-            arguments = []
-            for argument in [*node.args, *node.keywords]:
-                if not names_in(argument):
-                    arguments.append(ast.unparse(argument))
-                elif "*args" not in arguments:
-                    arguments.append("*args")
-            call = f"{helper}({', '.join(arguments)})"
-            if call not in calls and arguments != ["*args"]:
-                calls.append(call)
-    return calls
+def _observed(helper: str, item: dict, team: Team) -> tuple[bool, bool]:
+    """Return whether a team that passes all tests needs a helper, and whether it gives the answer.
+
+    A program that notices that its helper is observed looks inside it, rather than calling it. So
+    it may know a stand-in, and the helper adds nothing.
+    """
+    *_, main = team
+    literals = []
+    for node in ast.walk(syntax_tree(team[main].source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float):
+            literals.append(node.value)
+    watch = WATCH.format(helper, HELPER_STAND_INS, MAIN_STAND_INS, literals)
+    statements: list[str] = []
+    for name in [*used_helpers(team), main]:
+        statements += team[name].statements
+        if name == helper:
+            statements.append(watch)
+    statements.append(SERVE.format(main))
+    count = len(item["tests"])
+    tests = [
+        TEST.format(main=main, number=number, test=test)
+        for number, test in enumerate(item["tests"])
+    ]
+    observing = dataclasses.replace(
+        program(item, team),
+        statements=tuple(statements),
+        tests=(*tests, REPORT.format(main=main), *tests),
+        may_fail=1,  # the report
+    )
+    [verdict] = box.run([observing])
+    report = verdict.errors[count] or ""
+    is_same = all(verdict.passed[:count])
+    return is_same and not all(verdict.passed[count + 1 :]), "main" in report
 
 
 def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -> float:
@@ -214,22 +245,35 @@ def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -
     return contribution(p, q)
 
 
-def helper_stand_ins(name: str) -> list[Part]:
-    return [
-        Part((HELPER.format(name=name, expression=expression),), shareable=True)
-        for expression in HELPER_STAND_INS
-    ]
+def helper_stand_ins(name: str, team: Team) -> list[Part]:
+    """Return the stand-ins for a helper. Those that ask another helper are the last."""
+    *helpers, _ = team
+    stand_ins = []
+    for expression in HELPER_STAND_INS:
+        source = HELPER.format(name=name, expression=expression)
+        stand_ins.append(_stand_in(team[name], source, frozenset()))
+    for other in helpers:
+        if other != name and team[other].statements:
+            source = HELPER.format(name=name, expression=f"{other}(*args)")
+            stand_ins.append(_stand_in(team[name], source, frozenset([other])))
+    return stand_ins
 
 
-def main_stand_ins(name: str, helper: str, call: str) -> list[Part]:
-    return [
-        Part(
-            (MAIN.format(name=name, call=call, expression=expression),),
-            reads=frozenset([helper]),
-            shareable=True,
-        )
-        for expression in MAIN_STAND_INS
-    ]
+def main_stand_ins(helper: str, team: Team) -> list[Part]:
+    *_, main = team
+    stand_ins = []
+    for expression in MAIN_STAND_INS:
+        source = MAIN.format(name=main, helper=helper, expression=expression)
+        stand_ins.append(_stand_in(team[main], source, frozenset([helper])))
+    return stand_ins
+
+
+def _stand_in(part: Part, source: str, reads: frozenset[str]) -> Part:
+    """Return a function in the place of a part's own, after the part's other statements."""
+    if not part.beside:
+        return Part((source,), reads=reads, shareable=True)
+    statements = (*part.beside, source)
+    return Part(statements, reads=reads | part.reads, shareable=part.shareable)
 
 
 def _versions(name: str, team: Team, responses: list[str]) -> list[Part]:

@@ -212,9 +212,9 @@ def test_what_does_not_end_is_no_evidence(monkeypatch):
     item = SQUARES | {"tests": ["assert solve([]) == 97"]}
     team = teams.team_parts(item, ["def aux(n):\n    return 2 * (n > 96)\n", search])
     runs = watch(monkeypatch, teams, "run")
-    assert teams._added("aux", item, team, teams.helper_stand_ins("aux"), 1.0) == 1.0
+    assert teams._added("aux", item, team, teams.helper_stand_ins("aux", team), 1.0) == 1.0
     # the fifth that does not end
-    assert len(runs) == teams.HELPER_STAND_INS.index("lambda *_: x") + 1
+    assert len(runs) == teams.HELPER_STAND_INS.index("args[-1]")
 
 
 # helper, main, p and c: the empty list's test needs no helper, so c is (p - 0.2) / 0.8. The values

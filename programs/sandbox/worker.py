@@ -21,6 +21,7 @@ import types
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # until preload empties it
 import locks
+import observer  # noqa: F401  programs whose helper is observed import it
 from candidate import be_candidate
 from runner import TestRunner
 from wire import NOT_READY, send
