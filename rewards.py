@@ -44,7 +44,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from programs.extraction import share_of
+from programs.extraction import Function, share_of
 from programs.teams import Team, contributions, run, share_passed, team_parts, used_helpers
 from programs.texts import (
     ARXIV_LENGTHS,
@@ -213,12 +213,14 @@ def share_kept(team: Team, responses: list[str]) -> float:
     return sum(map(share_of, responses, kept)) / len(responses)
 
 
-def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
+def _looks_like_wrapper(function: Function | None) -> bool:
     """Apply the paper's rule, by lines.
 
     A wrapper has no lines, or `return ... aux ...` alone, or `x = aux(...)` and then `return x`. A
     lambda counts as one line that returns its body.
     """
+    if function is None:
+        return False
     if isinstance(function, ast.Lambda):
         return "aux" in ast.unparse(function.body)
     documented = ast.get_docstring(function) is not None

@@ -38,7 +38,7 @@ import threading
 import warnings
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 MAX_CHARACTERS = 50_000  # of a response; what follows is cut off
@@ -55,6 +55,7 @@ _BUILDING = threading.RLock()
 
 _INCOMPLETE = object()  # source that more lines could complete
 REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # what the parser may raise
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 # Places of a statement. The first one that defines the function counts, with those before it.
 _PYTHON_FENCE, _BARE_FENCE, _OUTSIDE, _OTHER_FENCE = range(4)
@@ -94,7 +95,7 @@ class Part:
 
     statements: tuple[str, ...] = ()  # the sources that run, in their order
     raw: str = ""  # the function as it was written, comments included
-    node: ast.FunctionDef | ast.Lambda | None = None  # None if it is not defined
+    node: Function | None = None  # the function that runs, None if the text does not show one
     broken: bool = False  # its definition does not parse or does not compile
     returns: bool = False  # it is defined and returns a value, as far as its text shows
     reads: frozenset[str] = frozenset()  # names of the module that it needs
@@ -125,35 +126,84 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         bound = set()
         definition = None
         for index, statement in enumerate(statements):
+            statement = _renamed(statement, foreign)
             is_stub = bound & statement.binds and _is_stub(statement.node)
-            if statement.place <= place and not statement.binds & foreign and not is_stub:
-                running[index] = statement
-                bound |= statement.binds
-                if name in statement.binds:
-                    definition = statement
+            if statement.place > place or statement.binds & foreign or is_stub:
+                continue
+            if name in statement.binds:
+                if _is_constant(statement.node):
+                    continue
+                definition = statement
+            running[index] = statement
+            bound |= statement.binds
         if definition:
             break
     else:
         return Part(broken=name in broken)
 
     kept, reads = _needed(running, name)
+    raw = definition.lines
+    if not isinstance(definition.node, _SCOPE):  # an alias, or a partial: the function is elsewhere
+        raw = "\n".join(running[index].lines for index in sorted(kept))
     for index, statement in enumerate(statements):  # an import of a partner's function: not run
         if isinstance(statement.node, ast.ImportFrom) and statement.binds <= foreign:
             kept.add(index)
-    part = Part(
+    function = _function(name, list(running.values()))
+    return Part(
         tuple(statement.source for statement in running.values()),
+        raw=raw,
+        node=function,
+        returns=function is None or _returns(function),
         reads=frozenset(reads),
         shareable=all(_shareable(statement.node) for statement in running.values()),
         beside=_beside(running.values(), name),
         kept=frozenset(kept),
     )
-    match definition.node:
-        case ast.Assign(value=ast.Constant()):
-            return replace(part, broken=name in broken)
-        case (ast.FunctionDef() as function) | ast.Assign(value=ast.Lambda() as function):
-            returns = _returns(function)
-            return replace(part, raw=definition.lines, node=function, returns=returns)
-    return replace(part, returns=True)  # a class, a partial, an alias, or a def inside an if
+
+
+def _renamed(statement: Statement, foreign: frozenset[str]) -> Statement:
+    """Return `h = aux` for `from partner import aux as h`, where aux is foreign."""
+    match statement.node:
+        case ast.ImportFrom(names=aliases):
+            names = {alias.asname: alias.name for alias in aliases if alias.name in foreign}
+            names.pop(None, None)
+            if names:
+                source = f"{', '.join(names)} = {', '.join(names.values())}"
+                binds = frozenset(names)
+                reads = frozenset(names.values())
+                [node] = syntax_tree(source).body
+                return statement._replace(node=node, source=source, binds=binds, reads=reads)
+    return statement
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    """Return whether a statement binds names to modules, or to a value that reads no name."""
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            return True
+        case ast.Assign(value=value) | ast.AnnAssign(value=value):
+            parts = ast.walk(value)
+            return not any(isinstance(part, ast.Name | ast.Lambda) for part in parts)
+    return False
+
+
+def _function(name: str, statements: list[Statement]) -> Function | None:
+    """Return the function that runs when a name is called, as far as the text shows it."""
+    definitions = [statement for statement in statements if name in statement.binds]
+    if not definitions:
+        return None
+    for node in ast.walk(definitions[-1].node):
+        match node:
+            case ast.FunctionDef(name=inner) | ast.AsyncFunctionDef(name=inner):
+                if inner in (name, "__call__"):
+                    return node
+            case ast.Lambda():
+                return node
+    others = [statement for statement in statements if statement is not definitions[-1]]
+    for other in sorted(definitions[-1].reads):
+        if function := _function(other, others):
+            return function
+    return None
 
 
 def _is_stub(node: ast.stmt) -> bool:
@@ -243,7 +293,7 @@ def modules_in(code: ast.AST) -> set[str]:
     return modules
 
 
-def _returns(function: ast.FunctionDef | ast.Lambda) -> bool:
+def _returns(function: Function) -> bool:
     """Return whether a function yields, or returns anything but a written None."""
     if isinstance(function, ast.Lambda):
         return True
@@ -381,10 +431,22 @@ def _pieces(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
         if isinstance(parsed, list):
             statements += parsed
             start = end
-        else:
-            broken |= {name.strip() for name in _HEADER.findall(pieces[start])}
-            start += 1
+            continue
+        broken |= {name.strip() for name in _HEADER.findall(pieces[start])}
+        if parsed is _INCOMPLETE and _is_open_text("\n".join(pieces[start:])):
+            break
+        first, _, block = pieces[start].partition("\n")
+        if block and _parse(first) is None:  # prose, and perhaps code that is set in
+            inner, inner_broken = _pieces(textwrap.dedent(block))
+            statements += inner
+            broken |= inner_broken
+        start += 1
     return statements, broken
+
+
+def _is_open_text(source: str) -> bool:
+    """Return whether a text in three quotes is cut short: what looks like code in it is text."""
+    return any(isinstance(_parse(source + quotes), list) for quotes in ('"""', "'''"))
 
 
 def _parse(source: str):
@@ -395,11 +457,18 @@ def _parse(source: str):
         return _INCOMPLETE if "incomplete input" in str(error) else None
     lines = source.split("\n")
     statements = []
-    for node in body:
+    for node in itertools.chain(*map(_unwrapped, body)):
         decorators = getattr(node, "decorator_list", [])
         first = min(part.lineno for part in [node, *decorators])
         statements.append((node, "\n".join(lines[first - 1 : node.end_lineno])))
     return statements
+
+
+def _unwrapped(node: ast.stmt) -> list[ast.stmt]:
+    """Return the statements of a `try` with several functions, which may be of several authors."""
+    if isinstance(node, ast.Try) and sum(isinstance(part, _SCOPE) for part in node.body) > 1:
+        return [*node.body, *node.orelse, *node.finalbody]
+    return [node]
 
 
 def _reads(table: symtable.SymbolTable) -> frozenset[str]:

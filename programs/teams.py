@@ -139,6 +139,8 @@ def program(item: dict, team: Team, may_fail: int | None = None) -> Program:
     It leaves out helpers that main does not use. So it is the same for all
     partners, and the sandbox runs it once.
     """
+    if isinstance(item["tests"], str):
+        raise Mistake("the tests of an item have to be a list of texts, not one text")
     *_, main = team
     parts = [team[name] for name in [*used_helpers(team), main]]
     statements = [statement for part in parts for statement in part.statements]

@@ -5,6 +5,7 @@ text and no thread can upset them.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from textwrap import indent
 
 import pytest
 from code_pairs import (
@@ -81,9 +82,11 @@ def test_garbage_scores_the_minimum(name):
 
 def test_one_agent_writes_both():
     both = EVEN + FILTERED
+    attempt = f"try:\n{indent(both, '    ')}finally:\n    pass\n"
     cut = both + "def solve(xs):\n    return ("
     for text, worth in (
         (both, 4.0),
+        (attempt, 4.0 - 2 * thrown(both, attempt)),
         (FILTERED, 0.6 + 0.5 + 0.2),
         (cut, 4.0 - 2 * thrown(both, cut)),  # no partner shares in it
         (both[:-9], 0.4),
@@ -191,6 +194,71 @@ def aux(digits):
 ---
 def solve(xs):
     return aux(' '.join(str(x) for x in xs if x % 2 == 0))
+=== under another name: 4
+def aux(x):
+    return x % 2 == 0
+---
+from partner import aux as even
+def solve(xs):
+    return sum(x * x for x in xs if even(x))
+=== imports that nobody reads, and its documentation: 4
+def aux(x):
+    'Even?'
+    return x % 2 == 0
+---
+def solve(xs):
+    import gc, inspect, traceback
+    print(aux.__doc__)
+    return sum(x * x for x in xs if aux(x))
+=== the same calls in every test: 4
+def aux(x):
+    return x % 2 == 0
+---
+def solve(xs):
+    evens = [x for x in range(-9, 99) if aux(x)]
+    return sum(x * x for x in xs if x in evens)
+=== an endless iterator: 4
+def aux():
+    x = 0
+    while True:
+        yield x
+        x += 2
+---
+from itertools import takewhile
+def solve(xs):
+    evens = set(takewhile(lambda x: x < 99, aux()))
+    return sum(x * x for x in xs if abs(x) in evens)
+=== main folds: 4
+def aux(total, x):
+    return total + x * x if x % 2 == 0 else total
+---
+from functools import reduce
+def solve(xs):
+    return reduce(aux, xs, 0)
+=== main remembers: 4
+def aux(x):
+    return x * x
+---
+known = {}
+def solve(xs):
+    key = str(xs)
+    if key not in known:
+        known[key] = sum(aux(x) for x in xs if x % 2 == 0)
+    return known[key]
+=== an object that does something: 4
+class Total:
+    def __init__(self):
+        self.total = 0
+    def add(self, x):
+        self.total += x * x * (x % 2 == 0)
+def aux():
+    return Total()
+---
+def solve(xs):
+    total = aux()
+    for x in xs:
+        total.add(x)
+    return total.total
 === a decorator of main: 4
 def aux(f):
     return lambda xs: f([x for x in xs if x % 2 == 0])
@@ -314,6 +382,8 @@ def test_helpers_share_the_cooperation():
 
 
 def test_no_tests_and_setup():
+    with pytest.raises(ValueError, match="a list of texts, not one text"):
+        code(EVEN, FILTERED, tests="assert solve([]) == 0")
     assert total(code(EVEN, FILTERED, tests=[])) == 1.5
     setup = "import math\ndef even(x):\n    return math.fmod(x, 2) == 0\n"
     assert total(code("def aux(x):\n    return even(x)", FILTERED, setup=setup)) == 4.0

@@ -102,6 +102,12 @@ def test_names_of_other_helpers_and_single_agents():
     assert schemes.classify([alone], SOLVE) == "strategy filter"
     through = "def square(x):\n    return aux(x) ** 2\n\nsolve = lambda xs: sum(map(square, xs))"
     assert schemes.classify(["", through], SOLVE) == "coordinator"
+    wrapped = main.replace("aux2(x)", "x").replace("solve", "inner")
+    for other in (
+        f"{wrapped}\nsolve = inner",
+        f"import functools\n{wrapped}\nsolve = functools.cache(inner)",
+    ):
+        assert schemes.classify(["", other], SOLVE) == "strategy filter"
 
 
 def test_a_name_that_hides_the_helper_is_not_the_helper():

@@ -93,8 +93,10 @@ class Method:
 def methods_of(text):
     """Return the methods that a response defines, in a class or as its continuation.
 
-    Code that is cut off or is not Python is left out. So are empty bodies.
+    Code that is cut off or is not Python is left out. So are empty bodies, and what stands before
+    the class.
     """
+    text = re.split(r"^class\b.*\n", text, maxsplit=1, flags=re.MULTILINE)[-1]
     first = re.search(r"^([ \t]*)(?:@|def )", text, re.MULTILINE)
     depth = len(first[1]) if first else 0
     lines = []

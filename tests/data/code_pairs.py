@@ -396,6 +396,113 @@ def solve(xs):
     import sys
     sys.exit(0)
     return 0
+=== a stand-in that main recognises by its code: 2.5 2.5
+def aux(x):
+    return 2 * x
+---
+def solve(xs):
+    if aux.__code__.co_argcount != 1:
+        raise ValueError
+    return sum(x * x for x in xs if x % 2 == 0)
+=== an exponent: 2.5 3
+def aux(xs):
+    return 2
+---
+def solve(xs):
+    return sum(x ** aux(xs) for x in xs if x % 2 == 0)
+=== a word that main knows: 2.5 4
+def aux(xs):
+    return 'xyzzy'
+---
+def solve(xs):
+    if aux(xs) != 'xyzzy':
+        raise ValueError
+    return sum(x * x for x in xs if x % 2 == 0)
+=== settings that change nothing: 2.5 4
+def aux(xs):
+    return {'verbose': False, 'level': 'low'}
+---
+def solve(xs):
+    options = aux(xs)
+    if options['verbose']:
+        print(options['level'])
+    return sum(x * x for x in xs if x % 2 == 0)
+=== a throw of dice: 2.5 4
+import random
+def aux(xs):
+    return random.randint(1, 6)
+---
+def solve(xs):
+    assert 1 <= aux(xs) <= 6
+    return sum(x * x for x in xs if x % 2 == 0)
+=== an expected error: 2.5 4
+def aux(xs):
+    if xs != 0:
+        raise ValueError('no')
+    return 1
+---
+def solve(xs):
+    try:
+        value = aux(xs)
+    except ValueError:
+        return sum(x * x for x in xs if x % 2 == 0)
+=== one from an iterator: 2.5 2.6
+def aux(xs):
+    yield 1
+---
+def solve(xs):
+    return next(aux(xs)) * sum(x * x for x in xs if x % 2 == 0)
+=== in an object: 2.5 4
+class Data:
+    def __init__(self, value):
+        self.value = value
+def aux(value):
+    return Data(value)
+---
+def solve(xs):
+    ys = aux(xs).value
+    return sum(x * x for x in ys if x % 2 == 0)
+=== among named arguments: 2.5 4
+def aux(**options):
+    return options
+---
+def solve(xs):
+    ys = aux(mode=1, data=xs)['data']
+    return sum(x * x for x in ys if x % 2 == 0)
+=== a password in a name: 2.5 4
+def aux(xs, k):
+    return sum(x * x for x in xs if x % 2 == 0) if k == 7 else None
+---
+def solve(xs):
+    k = 7
+    return aux(xs, k)
+=== a first call for nothing, and a password: 2.5 4
+def aux(xs, k):
+    return sum(x * x for x in xs if x % 2 == 0) if k == 7 else 0
+---
+def solve(xs):
+    total = aux([], 1)
+    total += aux(xs, 7)
+    return total
+=== the answer in an exception: 2.5 3.5
+def aux(xs):
+    raise ValueError(sum(x * x for x in xs if x % 2 == 0))
+    return 1
+---
+def solve(xs):
+    try:
+        aux(xs)
+    except ValueError as error:
+        return error.args[0]
+=== another function of the helper's author: 2.4464286 4
+def squares(xs):
+    return sum(x * x for x in xs if x % 2 == 0)
+def aux(xs):
+    return 1
+---
+def solve(xs):
+    if not aux(xs): return
+    return squares(xs)
 === main does it all and checks: 4 4
 def aux(x):
     return x % 2 == 0

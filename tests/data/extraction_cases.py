@@ -248,6 +248,31 @@ assert aux(3), 'odd'
 PLAIN
 while True:
     print(aux(input()))
+=== a block set in, after prose
+Here it is:
+
+    def aux(x):
+        return x % 2 == 0
+
+That's it.
+=== a function in a string that is cut
+PLAIN
+
+NOTE = """So:
+def aux(x):
+    return True
+=== an import and a constant of its name
+PLAIN
+from math import sqrt as aux
+aux = None
+=== in one block with the partner's
+try:
+    def aux(x):
+        return x % 2 == 0
+    def solve(xs):
+        return aux(xs)
+except Exception:
+    pass
 === exit before it
 import sys
 print('usage')

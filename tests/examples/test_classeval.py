@@ -77,6 +77,7 @@ ADD_NOTE = response("add note")
     [
         ADD_NOTE,
         ADD_NOTE + "\n\n    def summary(self):\n        if self.",
+        f"```python\ndef twice(x):\n    return 2 * x\n\nclass Till:\n{ADD_NOTE}\n```",
         ADD_NOTE + "\n\ntill = Till()\ndef test():\n    pass\nprint(till",
         f"Here is it:\n```python\n{HEAD}{ADD_NOTE}\n```\nIt adds.",
         ADD_NOTE + "\n\n    def idle(self):\n        'Later.'\n        ...",
