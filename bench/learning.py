@@ -4,7 +4,7 @@ bench/.venv/bin/python -m bench.learning [--only magrpo-aligned ours-aligned] [-
 
 All train adapters of rank 16 on every linear layer of the embedded model, with the same problems in
 the same order, the same reward, and as many samples: 60 steps of 12 problems, 8 responses of each
-agent, 96 tokens (192 of one agent), temperature 1. Each contender tries three rates with a dev seed.
+agent, 96 tokens (192 of one agent), temperature 1. Each contender tries three rates on one seed.
 The best on dev problems trains with other seeds, and this project's held-out evaluation judges. A
 run has a folder in runs/learning/. The same command goes on with what is missing.
 
