@@ -226,7 +226,8 @@ def evaluate(args: Namespace) -> Iterator[tuple]:
             if args.samples:  # what is played is not lost, whatever comes
                 text = run_folder.json_lines(itertools.chain(*played.values()))
                 args.samples.write_text(text, "utf-8")
-        yield settings, task, played
+        if played:  # else --method names none of this run
+            yield settings, task, played
 
 
 def prefix(args: Namespace, run: Path | None) -> str:
@@ -306,7 +307,7 @@ def read(args: Namespace) -> str:
 
     if args.command == "page":
         return f"page: {page.write_page(args.runs, args.watch)}"
-    rows = runs.read_runs(args.runs, vars(train.Args()))
+    rows = runs.read_runs(args.runs, vars(train.parse([])))
     match args.command:
         case "list":
             return runs.list_runs(rows)

@@ -18,7 +18,9 @@ from pandas import DataFrame, Series, concat, json_normalize
 
 from policies import Mistake
 from rewards import EQUAL
+from tasks import TASKS
 from training.items import digest
+from training.plugins import task_class
 from training.run_folder import ASIDE, read_args, read_json, read_records, run_folders, state
 
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
@@ -54,6 +56,8 @@ def read_run(directory: Path, defaults: dict) -> dict:
     flags = defaults | record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
+    if flags["task"] in TASKS and not flags["reward"]:  # an older run
+        flags["reward"] = task_class(flags["task"]).reward
     summary = read_json(directory, "summary.json")
     evaluation = read_json(directory, "eval.json")
     row = summary.get("after", {}) | {
@@ -229,7 +233,8 @@ def t95(count: int) -> float:
 def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
     """Draw a panel for each metric, of those that are measured at every step.
 
-    It has a curve for each group: a running mean over seeds, as far as all of them have come.
+    It has a curve for each group: a mean over seeds, as far as all of them have come. It is a
+    running mean, but for the ends, which have too few neighbours.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -242,28 +247,21 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
         unit = ", share of the maximum" if metric.endswith("return") else ""
         axes.set_ylabel(f"{metric}{unit}\n(mean ± standard error over seeds)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        looks = zip(itertools.cycle(COLORS), itertools.cycle(STYLES), strict=False)
-        for group, (color, style) in zip(rows.index.unique(0), looks, strict=False):
+        axes.set_prop_cycle(color=COLORS * len(STYLES), linestyle=STYLES * len(COLORS))
+        for group in rows.index.unique(0):
             runs = rows["steps"].loc[group]
             seeds = {seed: steps.reindex(columns=[metric])[metric] for seed, steps in runs.items()}
             values = DataFrame(seeds).dropna()
-            curves = smooth(values)
+            window = len(values) // 20 * 2 + 1
+            curves = values.rolling(window, center=True).mean().fillna(values)
             mean = curves.mean(axis="columns")
             error = curves.sem(axis="columns")  # not a number, and not drawn, for one seed
-            axes.plot(mean, label=group, color=color, linestyle=style)
-            axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25, color=color)
+            [line] = axes.plot(mean, label=group)
+            axes.fill_between(
+                mean.index, mean - error, mean + error, alpha=0.25, color=line.get_color()
+            )
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     try:
         figure.savefig(file, dpi=200)
     except ValueError as error:  # of a format that it does not know
         raise Mistake(f"--out {error}") from error
-
-
-def smooth(curves: DataFrame) -> DataFrame:
-    """Return running means over a tenth of the steps. Nearer to an end, they are over fewer."""
-    last = len(curves) - 1
-    means = curves.copy()
-    for place in range(len(curves)):
-        reach = min(len(curves) // 20, place, last - place)
-        means.iloc[place] = curves.iloc[place - reach : place + reach + 1].mean()
-    return means

@@ -263,7 +263,7 @@ def test_models_without_a_run_make_a_team_of_their_number():
     assert evaluation.parse(words("--run a --run b c")).run == words("a b c")
 
 
-def test_a_run_s_table_is_written_when_it_was_played(team, tmp_path, monkeypatch):
+def test_a_run_s_table_is_written_when_it_was_played(team, solo, tmp_path, monkeypatch):
     first, other = (shutil.copytree(team, tmp_path / name) for name in "ab")
     play = players.play_run
 
@@ -272,8 +272,10 @@ def test_a_run_s_table_is_written_when_it_was_played(team, tmp_path, monkeypatch
             raise KeyboardInterrupt
         return play(flags, run, *options)
 
-    monkeypatch.setattr(players, "play_run", stopped)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(players, "play_run", stopped)
         run_eval(f"--run {first} {other} --limit 1 --greedy --method naive")
     assert [*read_json(first / "eval.json")["methods"]] == ["naive"]
     assert not (other / "eval.json").exists()
+    run_eval(f"--run {solo} {first} --limit 1 --greedy --method only-0")  # solo has none
+    assert [*read_json(first / "eval.json")["methods"]] == ["only-0"]
