@@ -272,9 +272,10 @@ def test_a_run_s_table_is_written_when_it_was_played(team, solo, tmp_path, monke
             raise KeyboardInterrupt
         return play(flags, run, *options)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(players, "play_run", stopped)
-        run_eval(f"--run {first} {other} --limit 1 --greedy --method naive")
+        with pytest.raises(KeyboardInterrupt):
+            run_eval(f"--run {first} {other} --limit 1 --greedy --method naive")
     assert [*read_json(first / "eval.json")["methods"]] == ["naive"]
     assert not (other / "eval.json").exists()
     run_eval(f"--run {solo} {first} --limit 1 --greedy --method only-0")  # solo has none

@@ -7,9 +7,9 @@ from policies import Mistake
 from training.episodes import follow
 
 
-def digest(items: list[dict]) -> str:
-    """Return a hash of a split's items, in their order."""
-    text = json.dumps(items, sort_keys=True, default=repr)
+def digest(value) -> str:
+    """Return a hash of a split's items, in their order, or of another value that JSON can say."""
+    text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
