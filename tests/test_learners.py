@@ -263,7 +263,7 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
     assert summary(path)["before"] == summary(trained)["after"]
     assert agent(path, 1) == agent(trained, 1)  # the frozen one, by no bit
     assert agent(path, 0) != agent(trained, 0)
-    assert args_of(path)["init"] == [f"{trained.name}/agents/{i}" for i in range(2)]
+    assert args_of(path)["init"] == [str(trained / f"agents/{i}") for i in range(2)]
     steps = {n.rpartition(".")[0]: float(v) for n, v in adapters(path).items() if "step" in n}
     assert set(steps.values()) == {1.0}  # Adam's own count, of agent 0 alone
     assert len(steps) == sum("agent0" in name for name in adapters(path))
