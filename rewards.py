@@ -20,10 +20,11 @@ A reward has to be pure. Several threads call it at once, equal joint responses 
 scored once, and a resumed run calls it again. It ends the run (training/reward_runner.py) if it
 raises, hangs, exceeds its maximum or returns a number that is not finite.
 
-A reward may ask a language model how likely texts are. It declares its questions, `reward.questions
-= function`, where function(item, responses) returns a list of (prompt, text). It is then called as
-reward(item, responses, answers). An answer is an array with the log-probabilities of the text's
-tokens after the prompt, from the team's frozen base. Each distinct question is answered once.
+A reward that sees them all has `reward.batch = True`. It is called once a turn, with a list of the
+distinct (item, responses), problem by problem, and returns a list. So it may rank the responses to
+a problem, or ask a model in one batch. With a second argument it gets likelihoods(questions), for a
+list of (prompt, text): an array for each, with the log-probabilities of the text's tokens after the
+prompt, from the team's frozen base. It runs outside of the threads, with its own limits of time.
 
 --reward takes a name of the table at the end, a dotted path (my_pkg.my_rewards.rhymes) or
 file.py:function. The names have two forms.
@@ -39,7 +40,7 @@ file.py:function. The names have two forms.
 """
 
 import ast
-import functools
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -266,31 +267,43 @@ TLDR_QUESTION = "Summarize this text."
 ARXIV_QUESTION = "Write the introduction of the paper with this abstract."
 
 
-def tldr(item: dict, responses: list[str], answers: list) -> Scores:
-    """Return the strict reward of a concise summary and a longer one, 0 to 3."""
-    return _read_texts(item["prompt"], TLDR_LENGTHS, responses, answers)
+def tldr(calls: list[tuple], likelihoods) -> list[Scores]:
+    """Return the strict reward of each concise summary and longer one, 0 to 3."""
+    return _read_texts("prompt", TLDR_QUESTION, TLDR_LENGTHS, calls, likelihoods)
 
 
-def arxiv(item: dict, responses: list[str], answers: list) -> Scores:
-    """Return the strict reward of an introduction in two halves, 0 to 3."""
-    return _read_texts(item["abstract_text"], ARXIV_LENGTHS, responses, answers)
+def arxiv(calls: list[tuple], likelihoods) -> list[Scores]:
+    """Return the strict reward of each introduction in two halves, 0 to 3."""
+    return _read_texts("abstract_text", ARXIV_QUESTION, ARXIV_LENGTHS, calls, likelihoods)
 
 
-def _questions(field: str, question: str, item: dict, responses: list[str]):
+tldr.maximum = arxiv.maximum = 3.0
+tldr.batch = arxiv.batch = True
+
+
+def _read_texts(
+    field: str, question: str, lengths: Lengths, calls: list[tuple], likelihoods
+) -> list[Scores]:
+    """Ask about all texts at once, and score each pair."""
+    asked = [_questions(item[field], question, responses) for item, responses in calls]
+    answers = iter(likelihoods(list(itertools.chain(*asked))))
+    scores = []
+    for (item, responses), questions in zip(calls, asked, strict=True):
+        own = [next(answers) for _ in questions]
+        scores.append(_score_texts(item[field], lengths, responses, own))
+    return scores
+
+
+def _questions(source: str, question: str, responses: list[str]) -> list[tuple]:
     """Return (prompt, text) of each text with its source and without. Nothing if one is empty."""
     texts = [text.strip() for text in split(responses) or ()]
     if not all(texts):
         return []
-    prompts = (f"{item[field].strip()}\n\n{question}", question)
+    prompts = (f"{source.strip()}\n\n{question}", question)
     return [(prompt, text) for text in texts for prompt in prompts]
 
 
-tldr.maximum = arxiv.maximum = 3.0
-tldr.questions = functools.partial(_questions, "prompt", TLDR_QUESTION)
-arxiv.questions = functools.partial(_questions, "abstract_text", ARXIV_QUESTION)
-
-
-def _read_texts(source: str, lengths: Lengths, responses: list[str], answers: list) -> Scores:
+def _score_texts(source: str, lengths: Lengths, responses: list[str], answers: list) -> Scores:
     factors = dict.fromkeys(("fluent", "grounded", "original", "lengths", "finished"), 0.0)
     if answers:
         texts = split(responses)

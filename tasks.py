@@ -344,15 +344,12 @@ class CodeTask(Task):
         num_agents: int = 2,
         feedback: str | None = None,
         feedback_tests: int = 1,
-        expert_url: str | None = None,
-        expert_model: str | None = None,
     ):
         """Set the feedback. `feedback_tests` is how many tests it may show (0 for all)."""
         from programs.feedback import configured
 
         super().__init__(data, num_agents)
-        mode = feedback or self.default_mode
-        self.tell = configured(mode, feedback_tests, expert_url, expert_model)
+        self.tell = configured(feedback or self.default_mode, feedback_tests)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         from programs.schemes import classify

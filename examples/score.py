@@ -31,7 +31,7 @@ def score(argv: list[str]) -> list[dict]:
     args, flags = TOP.parse_known_args(argv)
     options = train.parse(flags)
     scorer = Scorer(find_reward(make_task(options)))
-    if scorer.questions:
+    if scorer.asks_base:
         resolve_bits(options)
         team = replace(part_of(options, TeamOptions), lora_rank=0)
         scorer.base = load_base(options.model[0], [0], team).to(device())

@@ -9,7 +9,7 @@ from policies.shared_model import SharedModel
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
 
 
-def likelihoods(base: SharedModel, questions: list[tuple], chat: bool = False) -> dict:
+def likelihoods(base: SharedModel, questions: list[tuple], chat: bool = False) -> list:
     """Return the log-probabilities (T,) of the text's tokens of each (prompt, text), without EOS.
 
     They are scored in batches, without gradients, by the scoring of the update. An equal question
@@ -31,4 +31,5 @@ def likelihoods(base: SharedModel, questions: list[tuple], chat: bool = False) -
             )
         rows[prompt, text] = row
     halving([base], lambda: score(base, list(rows.values()), PLAIN, frozen=True))
-    return {question: row.scored.cpu().double().numpy() for question, row in rows.items()}
+    answers = {question: row.scored.cpu().double().numpy() for question, row in rows.items()}
+    return [answers[question] for question in questions]

@@ -1,17 +1,13 @@
-"""Feedback between turns: what each mode tells, what it never tells, and the expert's endpoint.
+"""Feedback between turns: what each mode tells, and what it never tells.
 
 python -m pytest tests/test_feedback.py
 """
 
-import json
 import re
-import time
 
-import openai
 import pytest
-from helpers import LocalServer
 
-from programs.feedback import Expert, configured
+from programs.feedback import configured
 from tasks import Coop
 
 ITEM = {
@@ -31,7 +27,7 @@ FIVE = "def solve(xs, k):\n    return 5"
 
 
 def told(responses, limit=0):
-    return configured("tests", limit, None, None)(ITEM, responses)
+    return configured("tests", limit)(ITEM, responses)
 
 
 # --- modes ----------------------------------------------------------------------------------------
@@ -117,117 +113,4 @@ def test_a_partners_words_never_come_through(aux, main, raised):
 def test_any_text_at_all_is_answered(text):
     for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
         assert [type(answer) for answer in told(responses)] == [str] * len(responses)
-    assert configured("plain", 1, None, None)(ITEM, [text] * 3) == [""] * 3
-
-
-# --- the expert -----------------------------------------------------------------------------------
-
-
-class Endpoint(LocalServer):
-    """Plays a script: one step a request, the last one for all that follow. A step is a text, or a
-    function of the request handler."""
-
-    def __init__(self, *script):
-        super().__init__()
-        self.script = script
-        self.requests = []  # (path, headers, body)
-        self.url = f"{self.url}/v1"
-
-    def respond(self, handler, body):
-        with self.lock:
-            self.requests.append((handler.path, handler.headers, body))
-            step = self.script[min(len(self.requests), len(self.script)) - 1]
-        if callable(step):
-            step(handler)
-        else:
-            message = {"role": "assistant", "content": step}
-            handler.answer(200, {"choices": [{"message": message}]})
-
-
-def hang_up(handler):
-    handler.connection.close()
-
-
-def slow(handler):
-    time.sleep(2.5)
-    handler.answer(200, {})
-
-
-EDITS = json.dumps({"aux": "sort it first", "solve": "return 7"})
-AUX_EDIT = "An expert's edit of aux:\nsort it first"
-KEY = "sk-very-secret"
-
-
-@pytest.fixture(autouse=True)
-def surroundings(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-
-
-def ask(endpoint, responses=(AUX, MAIN)):
-    return Expert(endpoint.url, "big", timeout=2, retries=1)(ITEM, list(responses))
-
-
-def kept_answers(home):
-    return list((home / ".cache/magrpo/expert").iterdir())
-
-
-def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_path):
-    with Endpoint(EDITS) as endpoint:
-        assert ask(endpoint) == [AUX_EDIT, "An expert's edit of solve:\nreturn 7"]
-    [(path, headers, body)] = endpoint.requests
-    assert path == "/v1/chat/completions"
-    assert headers["authorization"] == f"Bearer {KEY}"
-    sent = json.loads(body)
-    text = "\n".join(message["content"] for message in sent.pop("messages"))
-    assert sent == {"model": "big"}
-    for shown in (ITEM["prompt"], AUX, MAIN):
-        assert shown in text
-    for hidden in ("solve([", "assert", "reward", "passed"):
-        assert hidden not in text
-    [kept] = kept_answers(tmp_path)
-    assert KEY not in kept.read_text() + kept.name
-
-
-def test_a_slow_endpoint_is_asked_again():
-    with Endpoint(slow, EDITS) as endpoint:
-        assert ask(endpoint)[0] == AUX_EDIT
-    assert len(endpoint.requests) == 2
-
-
-@pytest.mark.parametrize(
-    ("answer", "edit"),
-    [
-        (f"Sure:\n```json\n{EDITS}\n```", AUX_EDIT),
-        ('{"aux": "cut in the mid', "No edit of aux."),
-        ('{"aux": 3}', "No edit of aux."),
-        ('{"aux": " "}', "No edit of aux."),
-        (None, "No edit of aux."),
-        (json.dumps({"aux": "x" * 5000}), f"An expert's edit of aux:\n{'x' * 2000}\n(cut)"),
-        # half a character, escaped in the JSON: prompts cannot hold it
-        ('{"aux": "a \\ud83d b"}', "An expert's edit of aux:\na ? b"),
-    ],
-)
-def test_each_question_is_asked_once(tmp_path, answer, edit):
-    with Endpoint(answer) as endpoint:
-        assert ask(endpoint)[0] == ask(endpoint)[0] == edit  # another Expert reads it from the disk
-        assert len(endpoint.requests) == 1
-        ask(endpoint, [AUX, FIVE])
-    assert len(endpoint.requests) == len(kept_answers(tmp_path)) == 2
-
-
-@pytest.mark.parametrize(
-    ("bad", "error", "count"),
-    [
-        (hang_up, openai.APIConnectionError, 2),
-        (lambda handler: handler.answer(401, {}), openai.AuthenticationError, 1),
-    ],
-)
-def test_an_endpoint_that_stays_down_or_refuses_raises(bad, error, count, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY")  # a server of one's own needs no key
-    with Endpoint(bad, *[bad] * (count - 1), EDITS) as endpoint:
-        with pytest.raises(error):
-            ask(endpoint)
-        assert len(endpoint.requests) == count
-        assert ask(endpoint)[0] == AUX_EDIT
+    assert configured("plain", 1)(ITEM, [text] * 3) == [""] * 3

@@ -1,12 +1,14 @@
 """Rewards that ask a language model: python -m pytest tests/test_judging.py"""
 
 import itertools
+import re
 
 import pytest
 import torch
 from helpers import (
     SMALL,
     assert_close,
+    at_step,
     copied_model,
     refused,
     run_eval,
@@ -14,6 +16,7 @@ from helpers import (
     small_base,
     train_run,
 )
+from test_magrpo import make, rewarding
 from test_memory import scarce
 from test_policies import small_kind
 
@@ -25,12 +28,11 @@ from training.run_folder import read_records
 
 PLUGIN = """
 import math
-def likely(item, responses, answers):
-    means = [math.exp(answer.mean()) if len(answer) else 0.0 for answer in answers]
-    return dict(zip(["text_0", "text_1"], means))
-def questions(item, responses):
-    return [(item["prompt"], text) for text in responses]
-likely.maximum, likely.questions = 2.0, questions
+def likely(calls, likelihoods):
+    questions = [(item["prompt"], text) for item, responses in calls for text in responses]
+    means = [math.exp(answer.mean()) if len(answer) else 0.0 for answer in likelihoods(questions)]
+    return [dict(zip(["text_0", "text_1"], pair)) for pair in zip(means[::2], means[1::2])]
+likely.maximum, likely.batch = 2.0, True
 """
 
 
@@ -47,10 +49,9 @@ def test_answers_are_the_frozen_bases_log_probabilities(window, monkeypatch):
     monkeypatch.setattr(logprobs, "update_tokens", lambda base, *_: 400 / 2**base.halved)
     questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("", "ABC"), ("HELLO", "")]
     answers = likelihoods(base, questions)
-    assert len(answers.pop(questions[-1])) == 0
+    assert len(answers[-1]) == 0
     assert base.halved
-    assert base.halved
-    for (prompt, text), answer in answers.items():
+    for (prompt, text), answer in zip(questions[:-1], answers, strict=False):
         ids = tuple(base.codec.ids(prompt, False)) or (1, 1)
         row = Row(0, ids, base.codec.literal(text))
         score_alone(base, [row], PLAIN, frozen=True)
@@ -71,16 +72,75 @@ def test_each_distinct_question_is_answered_once(base, monkeypatch):
         for row in rows:
             row.scored = torch.full((3,), float(len(row.tokens)))
 
-    def reward(item, responses, answers):
-        return sum(answer.sum() for answer in answers)
+    def reward(calls, likelihoods):
+        answers = iter(likelihoods([("p", text) for _, texts in calls for text in texts]))
+        return [next(answers).sum() + next(answers).sum() for _ in calls]
 
     monkeypatch.setattr(judging, "score", score)
     reward.maximum = 99.0
-    reward.questions = lambda item, responses: [("p", text) for text in responses]
+    reward.batch = True
     lengths = list(itertools.product(range(1, 6), repeat=2))
     parts = Scorer(reward, base)([({}, ["a" * i, "b" * j]) for i, j in lengths])
     assert batches == [10]
     assert [p["reward"] for p in parts] == [3.0 * (i + j) for i, j in lengths]
+
+
+def ranks(calls):
+    """The share of a problem's other joint responses that are not longer."""
+    scores = []
+    for item, texts in calls:
+        sizes = [len("".join(other)) for same, other in calls if same is item]
+        behind = sum(size <= len("".join(texts)) for size in sizes) - 1
+        scores.append(behind / max(len(sizes) - 1, 1))
+    return scores
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_reward_ranks_all_responses_to_a_problem_at_once(processes, monkeypatch):
+    """It is called once a turn, with the distinct ones, problem by problem. Two processes have
+    whole problems."""
+    ranked = []
+
+    def reward(calls):
+        ranked.append(calls)
+        return ranks(calls)
+
+    reward.batch = True
+    module = make(reward, "--turns 2 --joint cross --batch-size 4", maximum=1.0)
+    whole = {}
+    for rank in range(processes):
+        ranked.clear()
+        monkeypatch.setattr("policies.processes.place", lambda rank=rank: (rank, processes))
+        monkeypatch.setattr("policies.processes.gather", lambda message: [message])
+        with at_step(0):
+            first, second = module.play(4)
+        assert len(ranked) == 2
+        for nodes, calls in zip((first, second), ranked, strict=True):
+            problems = [item["task_id"] for item, _ in calls]
+            blocks = [name for name, _ in itertools.groupby(problems)]
+            assert len(blocks) == len(set(blocks)) == 4 // processes
+            scores = {}
+            for (item, texts), score in zip(calls, ranks(calls), strict=True):
+                scores[item["task_id"], *texts] = score
+            assert len(scores) == len(calls)  # distinct ones
+            for node in nodes:
+                for joint, parts in zip(node.joints.tolist(), node.parts, strict=True):
+                    assert parts["reward"] == scores[node.item["task_id"], *node.texts(joint)]
+        whole |= {node.item["task_id"]: node.team_rewards.tolist() for node in first}
+    assert len(whole) == 4
+    assert any(len(set(rewards)) > 4 for rewards in whole.values())
+
+
+def test_what_a_batch_reward_returns_is_checked():
+    for returned, error in (
+        ([1.0], "a list of 2, not [1.0]"),
+        (None, "not None"),
+        ([9.0, 0.0], "above"),
+    ):
+        reward = rewarding(lambda calls, returned=returned: returned, 1.0)
+        reward.batch = True
+        with pytest.raises(ValueError, match=re.escape(error)):
+            Scorer(reward)([({}, ["a"]), ({}, ["b"])])
 
 
 @pytest.fixture

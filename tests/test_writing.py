@@ -20,9 +20,10 @@ PAPER = {task: getattr(rewards, f"{task}_paper") for task in TASKS}
 def score(reward, source, texts):
     item = {"prompt": source, "abstract_text": source}
     texts = list(texts)
-    if not hasattr(reward, "questions"):
+    if not hasattr(reward, "batch"):
         return reward(item, texts)
-    return reward(item, texts, [unigrams(*asked) for asked in reward.questions(item, texts)])
+    [parts] = reward([(item, texts)], lambda asked: [unigrams(*question) for question in asked])
+    return parts
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def test_the_parts_by_hand():
     writing, *factors = parts.values()
     assert writing == pytest.approx(3 * math.prod(factors))
     assert factors[2:] == pytest.approx([original, 1, 1])
-    questions = rewards.tldr.questions({"prompt": POST}, [FIRST, SECOND])
+    questions = rewards._questions(POST, rewards.TLDR_QUESTION, [FIRST, SECOND])
     assert len(set(questions)) == 4  # two questions a text
     assert len({prompt for prompt, _ in questions}) == 2  # and two prompts a source
 

@@ -4,6 +4,7 @@ A reward and `play` run in threads (threads.py), several calls at once. Shared v
 """
 
 import functools
+import inspect
 import itertools
 import math
 
@@ -16,17 +17,26 @@ from training.threads import in_threads
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 
 
-class Scorer:
-    """Scores joint responses with a reward. The frozen `base` answers a reward's questions.
+def needs_two(function) -> bool:
+    """Return whether a function has a second argument without a default."""
+    parameters = inspect.signature(function).parameters.values()
+    return len([True for parameter in parameters if parameter.default is parameter.empty]) > 1
 
-    chat: the prompts of the questions are wrapped in the chat template.
+
+class Scorer:
+    """Lets episodes go on, and scores many joint responses with a reward.
+
+    reward: a function, or the task itself where its `play` pays. A batch reward with a second
+    argument may ask the frozen `base`. chat: the prompts of its questions are wrapped in the chat
+    template.
     """
 
     def __init__(self, reward, base=None, chat: bool = False):
         self.reward = reward
         self.maximum = float(reward.maximum)
-        self.questions = getattr(reward, "questions", None)
-        self.base = base if self.questions else None  # else nothing holds it here
+        self.is_batch = getattr(reward, "batch", False)
+        self.asks_base = self.is_batch and needs_two(reward)
+        self.base = base if self.asks_base else None  # else nothing holds it here
         self.chat = chat
         if self.base and not self.base.lora:
             raise Mistake("the reward asks the frozen base, and --lora-rank 0 trains all weights")
@@ -38,25 +48,26 @@ class Scorer:
         """
         keys = [(id(item), *texts) for item, texts in joints]
         calls = dict(zip(keys, joints, strict=True))
-        if self.questions:
-            questions = []
-            for call in calls.values():
-                questions += self.questions(*call)
-            self.answers = likelihoods(self.base, questions, self.chat)
-        answers = in_threads("the reward", self.score, calls.values())
-        scores = dict(zip(calls, answers, strict=True))
+        values = self.values(list(calls.values()))
+        scores = {}
+        for key, value in zip(calls, values, strict=True):
+            scores[key] = self.checked(value, *calls[key])
         return [scores[key] for key in keys]
 
-    def score(self, item: dict, texts: list[str]) -> dict[str, float]:
-        """Return the parts of the reward."""
-        answers = []
-        if self.questions:
-            questions = self.questions(item, texts)
-            answers = [[self.answers[question] for question in questions]]
-        return self.checked(self.reward(item, texts, *answers), texts)
+    def values(self, calls: list[tuple]) -> list:
+        """Return what the reward returns for each (item, responses)."""
+        if not self.is_batch:
+            return in_threads("the reward", self.reward, calls)
+        values = self.reward(calls, self.likelihoods) if self.asks_base else self.reward(calls)
+        if not isinstance(values, list) or len(values) != len(calls):
+            raise Mistake(f"a batch reward returns a list of {len(calls)}, not {values!r:.200}")
+        return values
 
-    def checked(self, value, texts: list[str]) -> dict[str, float]:
-        """Return the parts of what is earned. ValueError: they break a reward's contract."""
+    def likelihoods(self, questions: list[tuple]) -> list:
+        return likelihoods(self.base, questions, self.chat)
+
+    def checked(self, value, item: dict, texts: list[str]) -> dict[str, float]:
+        """Return the parts of what is earned. Mistake: they break a reward's contract."""
         parts = value if isinstance(value, dict) else {"reward": value}
         agents = len(texts)
         try:
@@ -73,7 +84,9 @@ class Scorer:
                 return parts
         except (AttributeError, TypeError, ValueError):
             problem = "which is neither a number nor a dict of named numbers"
-        raise Mistake(f"the reward returned {value!r}, {problem}")
+        raise Mistake(
+            f"the reward returned {value!r}, {problem}, for item {item!r} and responses {texts!r}"
+        )
 
     def starts(self, task, items: list[dict]) -> list[Step]:
         """Return the first step of an episode of each item."""
@@ -102,7 +115,7 @@ class Scorer:
             if step.parts:
                 if callable(self.reward):
                     raise Mistake("the task's `play` pays by itself: leave out the reward")
-                step.parts = self.checked(step.parts, step.scored[1])
+                step.parts = self.checked(step.parts, *step.scored)
             elif step.scored:
                 unpaid.append(step)
         scores = self([step.scored for step in unpaid])
