@@ -5,6 +5,7 @@ The package reasoning-gym is replaced by one of two data sets.
 python -m pytest tests/examples/test_examples.py
 """
 
+import itertools
 import json
 import re
 import sys
@@ -266,15 +267,37 @@ def worth(*responses):
 
 def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
     both, main_alone, helper_alone = worth(EVEN, FILTERED), worth("", FILTERED), worth(EVEN, "")
+    nobody = worth("", "")
     assert both > worth(EVEN, OWN) > worth("", OWN) > main_alone
     for reward, first, second in (
         (own_pay.alone, helper_alone, main_alone),
         (own_pay.difference, both - main_alone, both - helper_alone),
+        (
+            own_pay.shapley,
+            (both - main_alone + helper_alone - nobody) / 2,
+            (both - helper_alone + main_alone - nobody) / 2,
+        ),
+        (own_pay.mixed, helper_alone, main_alone),
     ):
         parts = reward(SQUARES, [EVEN, FILTERED])
         assert [parts["agent/0"], parts["agent/1"]] == pytest.approx([first, second])
         assert parts["metric/joint"] == both / 4
-        assert all("/" in name for name in parts)  # nothing is paid to all
+        paid_to_all = [parts[name] for name in parts if "/" not in name]
+        assert paid_to_all == ([both] if reward is own_pay.mixed else [])
+
+
+def test_a_shapley_value_is_the_mean_over_the_orders_in_which_a_team_forms():
+    texts = [EVEN, "def aux_2(x):\n    return x * x\n", FILTERED]
+    values = [0.0] * 3
+    for order in itertools.permutations(range(3)):
+        present = [""] * 3
+        for agent in order:
+            before = worth(*present)
+            present[agent] = texts[agent]
+            values[agent] += (worth(*present) - before) / 6
+    parts = own_pay.shapley(SQUARES, texts)
+    assert [parts[f"agent/{agent}"] for agent in range(3)] == pytest.approx(values)
+    assert sum(values) == pytest.approx(worth(*texts) - worth("", "", ""))
 
 
 @pytest.mark.parametrize(
