@@ -106,7 +106,7 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
     def node(rewards, ended):
         """A node of two agents with three samples each; ended: "+" or "-" for each of them."""
         flags = [[Response([1], "", [], 0.0, sign == "+") for sign in own] for own in ended.split()]
-        made = module.Node(0, {}, (), [[], []], 3, responses=flags)
+        made = module.Node(0, {}, (), [], {}, [], 3, responses=flags)
         made.joints = module.arrangement(2, 3, math.inf)
         made.rewards = table(rewards).expand(2, -1)
         return made
