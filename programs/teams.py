@@ -51,7 +51,7 @@ HELPER_STAND_INS = (
 # Results that main could return. `value` is what a helper returns.
 MAIN_STAND_INS = (
     "value",
-    "value[0]",
+    "next(iter(value))",
     "value[-1]",
     "value[::-1]",
     "value()",
@@ -204,7 +204,7 @@ def _observed(helper: str, item: dict, team: Team) -> tuple[bool, bool]:
     for node in ast.walk(syntax_tree(team[main].source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float):
             literals.append(node.value)
-    watch = WATCH.format(helper, HELPER_STAND_INS, MAIN_STAND_INS, literals)
+    watch = WATCH.format(helper, (*HELPER_STAND_INS, "tuple(args)"), MAIN_STAND_INS, literals)
     statements: list[str] = []
     for name in [*used_helpers(team), main]:
         statements += team[name].statements

@@ -7,28 +7,25 @@ main, is defined. Its tests are then
     raise ValueError(main.report())             see `Observer.report`
     main.number = number, each test once more   the outcomes of another test take their place
 
-An outcome is a value or an exception. An iterator that the helper returns is observed in its turn,
-and so is a function. programs/teams.py says what for.
+An outcome is a value or an exception. A function that the helper returns is observed in its turn,
+and so is an iterator. programs/teams.py says what for.
 """
 
 import contextlib
 import copy
 import functools
 import itertools
-import json
 import types
 from collections import defaultdict
 from collections.abc import Iterator
-
-from wire import pack, unpacker
 
 RECORDED = 1_000  # outcomes of a test that are kept
 COMPARED = 50  # outcomes by which two tests are compared
 PATIENCE = 10  # a replayed function may be called so many times as often as it was
 LOADING = -1  # number of what is no test
+SMALL = 6  # characters of a value that is written as fast as a call: aux(x)
 ITERATORS = ("builtins", "itertools")  # modules of iterators that give their items and no more
 DATA = {"__init__", "__repr__", "__eq__"}  # methods of an object that does nothing
-SMALL = 3  # numbers and characters of a value that is written as fast as a call: aux ( )
 observer = None  # of the program that is being loaded
 function_of = functools.cache(eval)
 
@@ -37,275 +34,160 @@ class Unknown(Exception):
     """The replay of a helper says nothing about it."""
 
 
-class Picture:
-    """A value as it was, in the form of JSON. `holed` has holes where given values stand in it."""
+class Hole:
+    """Stands in a value where an argument of the function stood that gave it."""
 
-    def __init__(self, value, given: dict):
-        things: list = []  # objects that are not plain data
-        self.flats = [plain(value, things)]  # then what is inside of each thing
-        for thing in things:  # grows while it is read
-            self.flats.append(plain(inside(thing), things))
-        self.things = list(map(shell, things))
-        holes = {}
-        if not any(map(acts, self.things)):
-            for name, argument in given.items():
-                holes[json.dumps(plain(argument, things))] = name
-        self.holed = [with_holes(flat, holes) for flat in self.flats]
-        self.form = json.dumps([self.holed, [type(thing).__name__ for thing in self.things]])
+    def __init__(self, name):
+        self.name = name
 
-    def value(self):
-        """Return a copy of the value."""
-        return self.built(self.flats, list(self.things))
+    def __repr__(self):
+        return f"<argument {self.name}>"
 
-    def other_value(self, given: dict, change: bool):
-        """Return the value with other given values. change: its numbers and texts are others."""
-        things = list(self.things)
-        flat_given = {name: plain(argument, things) for name, argument in given.items()}
-        flats = []
-        for flat in self.holed:
-            flats.append(filled(changed(flat) if change else flat, flat_given))
-        return self.built(flats, things)
 
-    def built(self, flats: list, things: list):
-        count = len(self.things)
-        things[:count] = map(shell, self.things)
-        unpack = unpacker(things.__getitem__)
-        value, *insides = [unpack(json.dumps(flat).encode()) for flat in flats]
-        for thing, attributes in zip(things[:count], insides, strict=True):
-            if isinstance(attributes, dict):
-                for name, attribute in attributes.items():
-                    object.__setattr__(thing, name, attribute)
+def copied(value, others: dict | None = None):
+    """Return a copy. others: what stands in it for objects, by id."""
+    try:
+        return copy.deepcopy(value, others)
+    except Exception:  # a generator inside
         return value
 
 
-def plain(value, things: list):
-    """Return a value in the form of JSON. Other objects than plain data are added to `things`."""
-
-    def handle(thing) -> int:
-        for number, other in enumerate(things):
-            if other is thing:
-                return number
-        things.append(thing)
-        return len(things) - 1
-
-    return pack(value, handle)
-
-
-def inside(thing):
-    if isinstance(thing, BaseException):
-        return list(thing.args)
-    if type(thing).__module__ == "solution" and hasattr(thing, "__dict__"):
-        return dict(vars(thing))
-    return id(thing)
-
-
-def shell(thing):
-    try:
-        return copy.copy(thing)
-    except Exception:  # a generator
-        return thing
-
-
-def acts(thing) -> bool:
-    """Return whether an object of the program does something, whatever its data."""
-    functions = {name for name, member in vars(type(thing)).items() if callable(member)}
-    return type(thing).__module__ == "solution" and bool(functions - DATA)
-
-
-def with_holes(flat, holes: dict):
-    name = holes.get(json.dumps(flat))
-    if name is not None:
-        return {"hole": name}
-    return mapped(flat, lambda part: with_holes(part, holes))
-
-
-def filled(flat, given: dict):
-    match flat:
-        case {"hole": name}:
-            if name not in given:
-                raise Unknown
-            return given[name]
-    return mapped(flat, lambda part: filled(part, given))
-
-
-def changed(flat):
-    match flat:
+def changed(value):
+    """Return a copy of plain data whose numbers and texts are others."""
+    match value:
         case bool():
-            return not flat
+            return not value
         case int() | float():
-            return flat + 1
+            return value + 1
         case str():
-            return "".join(chr(ord(character) ^ 1) for character in flat)
-    return mapped(flat, changed)
-
-
-def mapped(flat, function):
-    """Return a copy in which function(part) stands for each part of a list, a dict and so on."""
-    match flat:
-        case list():
-            return [function(part) for part in flat]
-        case {"d": pairs} | {"C": pairs}:
-            [tag] = flat
-            return {tag: [[key, function(part)] for key, part in pairs]}
+            return "".join(chr(ord(character) ^ 1) for character in value)
         case dict():
-            [(tag, inside)] = flat.items()
-            return {tag: mapped(inside, function)}
-    return flat
-
-
-def leaves(flat) -> list:
-    if isinstance(flat, dict):
-        flat = [*flat.values()]
-    if isinstance(flat, list):
-        return [leaf for part in flat for leaf in leaves(part)]
-    return [flat]
+            return value | {key: changed(part) for key, part in value.items()}
+        case list() | tuple() | set():
+            return type(value)(map(changed, value))
+    return value
 
 
 class Value:
-    """What a function returned."""
+    """What a function returned, with holes for its arguments."""
 
-    def __init__(self, value, given: dict):
-        self.shown = value
-        self.picture = Picture(value, given)
-        self.form = self.picture.form
-        self.pictures = [self.picture]
+    def __init__(self, value, arguments: dict):
+        self.holes = {name: Hole(name) for name in arguments}
+        others = {id(argument): self.holes[name] for name, argument in arguments.items()}
+        self.value = copied(value, others)
+        self.form = repr(self.value)
+        methods = {name for name, member in vars(type(value)).items() if callable(member)}
+        self.acts = type(value).__module__ == "solution" and not methods <= DATA
 
-    def seen(self):
-        return self.picture.value()
-
-    def replayed(self, given: dict, change: bool):
-        if change and acts(self.shown):
+    def replayed(self, arguments: dict, change: bool):
+        """Return the value for other arguments. change: its numbers and texts are others."""
+        if self.acts:  # it does something, whatever its data
             raise Unknown
-        return self.picture.other_value(given, change)
+        others = {id(hole): arguments.get(name) for name, hole in self.holes.items()}
+        value = copied(self.value, others)
+        return changed(value) if change else value
+
+    def size(self, known: list) -> int:
+        """Return the number of characters of the value, 1 for a number and 0 if it is known."""
+        if self.value in known:
+            return 0
+        return 1 if isinstance(self.value, int | float) else len(self.form)
 
 
 class Raised(Value):
-    """The exception that a function raised."""
-
-    def seen(self):
-        return self.shown.args[0] if self.shown.args else None
-
-    def replayed(self, _given: dict, _change: bool):
-        raise self.shown
+    def replayed(self, _arguments: dict, _change: bool):
+        raise self.value
 
 
-class Items:
-    """The items that the program takes from an iterator."""
-
-    def __init__(self, iterator, given: dict):
-        self.given = given
-        self.items: list[Value] = []
-        self.shown = self.recorded(iterator)
-
-    def recorded(self, iterator):
-        for item in iterator:
-            self.items.append(Value(item, self.given))
-            yield item
-
-    @property
-    def form(self) -> str:
-        return str([item.form for item in self.items])
-
-    @property
-    def pictures(self) -> list[Picture]:
-        return [item.picture for item in self.items]
-
-    def seen(self):
-        return [item.seen() for item in self.items[:1]]  # main decides how many it takes
-
-    def replayed(self, given: dict, change: bool):
-        return (item.replayed(given, change) for item in self.items)
+def named(args: tuple, kwargs: dict) -> dict:
+    return {**dict(enumerate(args)), **kwargs}
 
 
-def arguments_of(args: tuple, kwargs: dict, outer: dict) -> dict:
-    """Return arguments by name, beside those of the function that returned this one."""
-    named = {**dict(enumerate(args)), **kwargs}
-    return outer | {f"{len(outer)} {name}": value for name, value in named.items()}
+def items_of(function):
+    """Yield what a function returns until it raises StopIteration."""
+    while True:
+        try:
+            yield function()
+        except StopIteration:
+            return
 
 
 class Tape:
-    """The outcomes of a function, in order."""
+    """The outcomes of a function, in order. An iterator counts as the function of its next item."""
 
-    def __init__(self, function=None, outer: dict | None = None):
-        self.outer = outer or {}
+    def __init__(self, function=None, of_items: bool = False):
         self.outcomes: list = []
-        self.shown = lambda *args, **kwargs: self.call(function, args, kwargs)
+        self.of_items = of_items
+        self.shown = self.as_given(lambda *args, **kwargs: self.call(function, args, kwargs))
+
+    def as_given(self, function):
+        return items_of(function) if self.of_items else function
 
     def call(self, function, args: tuple, kwargs: dict):
-        """Return what the function returns, as it is shown to the program."""
+        """Call a function. Return what it returns, as it is shown to the program."""
         if len(self.outcomes) == RECORDED:
             return function(*args, **kwargs)
-        given = arguments_of(args, kwargs, self.outer)
-        outcome: Value | Items | Tape
         try:
             value = function(*args, **kwargs)
         except Exception as error:
             self.outcomes.append(Raised(error, {}))
             raise
         if isinstance(value, types.FunctionType):
-            outcome = Tape(value, given)
+            self.outcomes.append(Tape(value))
         elif isinstance(value, Iterator) and type(value).__module__ in ITERATORS:
-            outcome = Items(value, given)
+            self.outcomes.append(Tape(value.__next__, True))
         else:
-            outcome = Value(value, given)
-        self.outcomes.append(outcome)
-        return outcome.shown
+            self.outcomes.append(Value(value, named(args, kwargs)))
+            return value
+        return self.outcomes[-1].shown
 
     @property
     def form(self) -> str:
         return str(self.forms())
 
-    @property
-    def pictures(self) -> list[Picture]:
-        return [picture for outcome in self.outcomes for picture in outcome.pictures]
-
     def forms(self) -> list[str]:
         return [outcome.form for outcome in self.outcomes[:COMPARED]]
 
-    def seen(self):
-        return self.replayed(self.outer, False)
-
-    def replayed(self, outer: dict, change: bool):
-        """Return a function that gives the outcomes, over and over."""
-        numbers = iter(range(PATIENCE * len(self.outcomes)))
+    def replayed(self, _arguments: dict, change: bool):
+        """Return a function, or an iterator, that gives the outcomes, over and over."""
+        numbers = itertools.count()
 
         def play(*args, **kwargs):
-            for number in numbers:
-                outcome = self.outcomes[number % len(self.outcomes)]
-                return outcome.replayed(arguments_of(args, kwargs, outer), change)
-            raise Unknown
+            turn, number = divmod(next(numbers), len(self.outcomes))
+            if turn == PATIENCE:
+                raise Unknown
+            return self.outcomes[number].replayed(named(args, kwargs), change)
 
-        return play
+        return self.as_given(play)
+
+    def size(self, known: list) -> int:
+        return sum(outcome.size(known) for outcome in self.outcomes)
 
 
-class Answer:
-    """What main's answers have in common with one of the outcomes of its helper.
+class Answers:
+    """What main's answers have in common with the first or the last value that its helper gave.
 
-    views: expressions of the outcome that have been the answer to every call so far
+    views: expressions of the value that have been the answer to every call so far
     forms: of the helper's arguments, by name
     work: names of arguments that are no trivial functions of main's arguments
     """
 
     def __init__(self, place: int, views: list):
-        self.place = place  # of the outcome among those of a call of main
+        self.place = place  # of the value among those of a call of main
         self.views = views
         self.forms = defaultdict(set)
-        self.work: set[str] = set()
+        self.work: set = set()
 
-    def compare(self, answer, outcome) -> None:
-        """Keep the views of an outcome that are main's answer to a call."""
-        form = Picture(answer, {}).form
-        if isinstance(outcome, Raised) and outcome.form == form:
-            return
+    def compare(self, answer: str, value) -> None:
+        """Keep the views of a value that are main's answer to a call."""
         views = []
-        value = outcome.seen()
         for view in self.views:
             with contextlib.suppress(Exception):
-                if Picture(view(value), {}).form == form:
+                if repr(view(value)) == answer:
                     views.append(view)
         self.views = views
 
-    def add(self, arguments: dict[str, str], trivial: set[str]) -> None:
+    def add(self, arguments: dict, trivial: set[str]) -> None:
         for name, form in arguments.items():
             self.forms[name].add(form)
             if form not in trivial:
@@ -331,7 +213,7 @@ class Observer:
         self.space = space
         self.trivial = [function_of(f"lambda args, x: {expression}") for expression in trivial]
         views = [function_of(f"lambda value: {expression}") for expression in views]
-        self.answers = [Answer(0, views), Answer(-1, views)]
+        self.answers = [Answers(0, views), Answers(-1, views)]
         self.known = known
         self.tapes: dict[int, Tape] = {}  # by test
         self.uses: dict[int, list] = {}  # by test, by call of main: how often main used the helper
@@ -342,14 +224,24 @@ class Observer:
         function = self.space[helper]
 
         def shown(*args, **kwargs):
-            self.calls.append(self.pictured(arguments_of(args, kwargs, {})))
+            arguments = {name: repr(value) for name, value in named(args, kwargs).items()}
             if self.replaying:
+                self.calls.append((arguments, None))
                 return self.play(*args, **kwargs)
             self.space[helper] = function  # its calls of itself are its own affair
+            tape = self.tapes[self.number]
             try:
-                return self.tapes[self.number].call(function, args, kwargs)
+                outcome = tape.call(function, args, kwargs)
+            except Exception as error:
+                self.calls.append((arguments, error.args[0] if error.args else None))
+                raise
             finally:
                 self.space[helper] = shown
+            seen = copied(outcome)
+            if isinstance(tape.outcomes[-1], Tape):
+                seen = tape.outcomes[-1].replayed({}, False)
+            self.calls.append((arguments, seen))
+            return outcome
 
         self.space[helper] = shown
 
@@ -359,40 +251,26 @@ class Observer:
         def shown(*args, **kwargs):
             if "number" in vars(shown):
                 self.test(vars(shown).pop("number"))
-            self.given = {}
-            if self.is_open():
-                given = arguments_of(args, kwargs, {})
-                self.given = {name: Picture(value, {}).value() for name, value in given.items()}
+            given = copied([*args, *kwargs.values()])
             self.calls = []
             self.space[main] = function
             try:
                 answer = function(*args, **kwargs)
             except Exception as error:
-                self.take_down(error)
+                self.take_down(error, given)
                 raise
             finally:
                 self.space[main] = shown
-            self.take_down(answer)
+            self.take_down(answer, given)
             return answer
 
         shown.report = self.report
         self.space[main] = shown
 
-    def is_open(self) -> bool:
-        """Return whether the helper may yet turn out to give the answer."""
-        return not self.replaying and any(answer.views for answer in self.answers)
-
-    def pictured(self, arguments: dict) -> dict[str, str]:
-        """Return the forms of the helper's arguments, in which main's are holes."""
-        if not self.is_open():
-            return {}
-        return {name: Picture(value, self.given).form for name, value in arguments.items()}
-
     def test(self, number: int) -> None:
         """Begin a test."""
         self.number = number
-        self.given: dict = {}  # main's arguments
-        self.calls: list[dict] = []  # of the helper, see `pictured`
+        self.calls: list[tuple] = []  # of the helper by main: forms of its arguments, value
         self.count = 0  # of calls of main in this test
         if self.replaying:
             self.play = self.other_test()
@@ -400,7 +278,7 @@ class Observer:
             self.tapes[number] = Tape()
             self.uses[number] = []
 
-    def take_down(self, answer) -> None:
+    def take_down(self, answer, given: list) -> None:
         """Compare main's answer to a call with what its helper gave it."""
         if self.replaying:
             used = self.uses[self.number][self.count]
@@ -409,22 +287,22 @@ class Observer:
                 raise Unknown
             return
         self.uses[self.number].append(len(self.calls))
-        outcomes = self.tapes[self.number].outcomes[-len(self.calls) :]
         for side in self.answers:
-            if not self.calls or len(outcomes) < len(self.calls):
+            if not self.calls:
                 side.views = []
             if side.views:
-                side.compare(answer, outcomes[side.place])
+                arguments, value = self.calls[side.place]
+                side.compare(repr(answer), value)
             if side.views:
-                side.add(self.calls[side.place], self.without_work())
+                side.add(arguments, self.without_work(given))
 
-    def without_work(self) -> set[str]:
+    def without_work(self, given: list) -> set[str]:
         """Return the forms of what takes no work, for main's arguments."""
         forms = set()
-        for expression, name in itertools.product(self.trivial, self.given):
-            given = Picture(self.given, {}).value()
+        for expression, place in itertools.product(self.trivial, range(len(given))):
+            args = copied(given)
             with contextlib.suppress(Exception):
-                forms.add(Picture(expression([*given.values()], given[name]), self.given).form)
+                forms.add(repr(expression(args, args[place])))
         return forms
 
     def other_test(self):
@@ -441,21 +319,10 @@ class Observer:
         most = max(forms, key=difference)
         kinds = set().union(*forms.values())
         is_constant = len(kinds) == 1
-        is_small = is_constant and self.is_small(self.tapes[most].outcomes[0])
+        is_small = is_constant and self.tapes[most].outcomes[0].size(self.known) <= SMALL
         is_same = is_constant or difference(most) == 0
-        change = is_same and not is_small and '"hole"' not in str(kinds)
+        change = is_same and not is_small and "<argument" not in str(kinds)
         return self.tapes[most].replayed({}, change)
-
-    def is_small(self, outcome) -> bool:
-        """Return whether main's author writes a value as fast as a call, or wrote it."""
-        size = 0
-        for picture in outcome.pictures:
-            if picture.things:
-                return False
-            for leaf in leaves(picture.flats):
-                if leaf not in self.known:
-                    size += len(leaf) if isinstance(leaf, str) else 1
-        return size <= SMALL
 
     def report(self) -> str:
         """Return "main" if main adds nothing to what its helper gives. From here on, replay."""
