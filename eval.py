@@ -292,7 +292,7 @@ def answer(args: Namespace, run: Path | None) -> list[dict]:
 
     player = Player(flags, run, UNSCORED)
     rollout = player.rollout(range(flags.num_agents))
-    samples = 1 if args.temperature else 0
+    samples = 1 if any(args.temperature or ()) else 0
     name = f"{prefix(args, run)}the team"
     return player.play(name, rollout, [item], args.seed, samples)
 

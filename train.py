@@ -118,10 +118,10 @@ class Args:
 
     # --- sampling
     num_generations: int = flag(8, "G, the group: samples of each agent to a prompt", COUNT)
-    temperature: float = flag(
-        1.0,
-        "randomness of sampling: the divisor of the logits",
+    temperature: list[float] | None = optional(
+        "randomness of sampling, the divisor of the logits; one for all agents or one each (1)",
         POSITIVE,
+        nargs="+",
     )
     top_p: float = flag(
         1.0,
@@ -270,7 +270,7 @@ def parse(argv: list[str]) -> Args:
         directory = run_folder.run_path(args.run)
         may_change = {"run"}  # its folder has several names
     resolve(args)
-    if args.temperature == 0:
+    if 0 in args.temperature:
         raise Mistake("--temperature 0 trains nothing: all samples of a group are the same")
     if directory:
         if args.init and not args.resume:
@@ -359,8 +359,9 @@ def build(args: Args, prepared: tuple):
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
+    templates = [base.codec.template for base in team.bases]
     for name in args.template_arg:
-        if not any(name in str(base.codec.tokenizer.chat_template) for base in team.bases):
+        if not any(name in template for template in templates):
             raise Mistake(f"--template-arg {name}: the model's chat template does not read it")
     if args.checkpointing:
         for base in team.bases:

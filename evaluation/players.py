@@ -63,6 +63,7 @@ def alone(flags, model: str | None):
         flags,
         num_agents=1,
         model=[model],
+        temperature=flags.temperature[-1:],
         engine=flags.engine if {model} == {*flags.model} else None,
         lora_rank=0,
         max_new_tokens=flags.num_agents * flags.max_new_tokens,

@@ -3,19 +3,23 @@
 Only the chat template makes control tokens. A prompt is never cut.
 """
 
-import bisect
 import functools
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 from jinja2 import TemplateError
-from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from policies import Mistake
 
 Prompt = str | list[dict]  # a text, or the messages of a chat
+
+BEFORE = ("x", "\n", ".", "0")  # texts after which another is encoded
+MARK = "\ufdd0"  # where a text is cut before it is encoded: a noncharacter, which no text has
+BROKEN = "\ufffd"  # what decoders write for a part of a character
 
 
 class TooLong(Mistake):
@@ -69,10 +73,7 @@ class Codec:
                 text = prompt
                 if begun:
                     text = f"{prompt}\n\n{begun}"
-                ids = self.literal(text)
-                while ids and ids[-1] in self.eos:
-                    ids.pop()
-                return ids
+                return self.opening + self.literal(text, goes_on=False)
             messages = [{"role": "user", "content": prompt}]
         elif not isinstance(prompt, list):
             raise Mistake(
@@ -83,31 +84,106 @@ class Codec:
                 "--chat-template, or a prompt of chat messages: the model has no chat template: "
                 "give --no-chat-template, or take the instruction-tuned model"
             )
-        try:
-            template = _compile_jinja_template(self.tokenizer.chat_template)  # it is cached
-            template.globals["strftime_now"] = self.date.strftime
-            ids = self.tokenizer.apply_chat_template(
-                messages,
-                add_generation_prompt=True,
-                return_dict=False,
-                sanitize_control_tokens=bool(self.added_tokens.search(str(messages))),
-                **self.template_args,
-            )
-        except TemplateError as error:  # of roles that the model does not know, for example
-            raise Mistake(
-                f"the model's chat template refuses a prompt: {error} ({messages!r:.200})"
-            ) from error
-        return ids + self.literal(begun, add_special_tokens=False)
+        whole = [message | {"content": content_of(message)} for message in messages]
+        text = render(
+            self.tokenizer,
+            self.guarded(whole),
+            add_generation_prompt=True,
+            strftime_now=self.date.strftime,
+            **self.template_args,
+        )
+        return self.pieces(text, False, self.plain) + self.literal(begun)
 
-    def literal(self, text: str, **options) -> list[int]:
-        """Return a text's token ids. Special tokens that it spells are ordinary text."""
-        return self.tokenizer(text, split_special_tokens=True, **options)["input_ids"]
+    def literal(self, text: str, goes_on: bool = True) -> list[int]:
+        """Return a text's token ids, none of them a control token. goes_on: a text is before it."""
+        first = self.continued if goes_on else self.plain
+        return self.pieces(self.guarded(text), True, first)
+
+    def guarded(self, value: Any) -> Any:
+        """Return texts, those in lists and dicts, too, with a cut wherever a control token arises.
+
+        So its spelling is encoded by characters. Raise Mistake where it has another spelling.
+        """
+        if isinstance(value, dict):
+            return {name: self.guarded(part) for name, part in value.items()}
+        if isinstance(value, list):
+            return [self.guarded(part) for part in value]
+        if not isinstance(value, str):
+            return value
+        tokens = self.controls.keys() & self.plain(value, False)
+        cut = value
+        for token in tokens:
+            spelling = self.controls[token]
+            cut = cut.replace(spelling, MARK.join(spelling))
+        if not tokens:
+            return value
+        if cut == value:
+            raise Mistake(f"a text becomes a control token of the model: {value!r:.200}")
+        return self.guarded(cut)
+
+    def pieces(self, text: str, split: bool, encode: Callable) -> list[int]:
+        """Return the token ids of a text with cuts. `encode` is for the first piece."""
+        ids = []
+        for piece in text.split(MARK):
+            ids += encode(piece, split)
+            encode = self.continued
+        return ids
+
+    def plain(self, text: str, split: bool = True) -> list[int]:
+        """Return a text's token ids. split: special tokens that it spells are ordinary text."""
+        options = {"add_special_tokens": False, "split_special_tokens": split}
+        return self.tokenizer(text, **options)["input_ids"]
+
+    def continued(self, text: str, split: bool) -> list[int]:
+        """Return the token ids of a text before which something stands.
+
+        Tokenizers like Llama 2's put a space before the beginning of a text. So it is encoded after
+        another, whose tokens are cut off. These have to be the first tokens: then the others are of
+        this text alone, and as they are without a beginning.
+        """
+        for before in BEFORE:
+            first = self.plain(before)
+            ids = self.plain(before + text, split)
+            if before in self.decode(first) and ids[: len(first)] == first:
+                return ids[len(first) :]
+        return self.plain(text, split)
+
+    @property
+    def template(self) -> str:
+        """Return the chat template, of several the default one, or "" without one."""
+        if not self.tokenizer.chat_template:
+            return ""
+        return self.tokenizer.get_chat_template()
 
     @functools.cached_property
-    def added_tokens(self) -> re.Pattern:
-        """Return a pattern of what may be a control token. To look for each in detail is slow."""
-        texts = map(re.escape, self.tokenizer.get_added_vocab())
-        return re.compile("|".join(texts))
+    def controls(self) -> dict[int, str]:
+        """Return the tokens that no text may become, with their spellings: added ones, and ends.
+
+        White space and single characters are ordinary text, even where a tokenizer has added them.
+        """
+        added = {*self.tokenizer.added_tokens_decoder} - {self.tokenizer.unk_token_id}
+        controls = {}
+        for token in added | self.eos:
+            text = self.decode([token])
+            if len(text) != 1 and not text.isspace():
+                controls[token] = text
+        return controls
+
+    @functools.cached_property
+    def opening(self) -> list[int]:
+        """Return the tokens that the tokenizer puts before a text, such as BOS."""
+        ids = self.tokenizer("x")["input_ids"]
+        return ids[: ids.index(self.letter[0])]
+
+    @functools.cached_property
+    def letter(self) -> list[int]:
+        return self.plain("x")
+
+    @functools.cached_property
+    def bytes(self) -> set[int]:
+        """Return the tokens that are a byte. A decoder takes a run of them as a whole."""
+        vocabulary = self.tokenizer.get_vocab()
+        return {vocabulary[name] for name in vocabulary if re.fullmatch("<0x..>", name)}
 
     def end_at(self, stop: str | Sequence[str]) -> None:
         """Let responses end with the first token that completes one of these texts, too."""
@@ -125,51 +201,114 @@ class Codec:
                 text = text[:place]
         return text
 
-    def is_stopped(self, tokens: list[int], begun: str) -> bool:
-        """Return whether a stop text ends in a response's text, which goes on from `begun`."""
-        if not self.stops:
-            return False
-        text = begun + self.text_of(tokens)
-        return self.before_stop(text, len(begun)) != text
+    def end_of(self, tokens: list[int], begun: str, seen: int = 0) -> int | None:
+        """Return how many tokens a response has: up to the first that ends it. None: none does.
 
-    def end_of(self, tokens: list[int], begun: str) -> int | None:
-        """Return how many tokens a response has: up to the first that ends it. None: none does."""
-
-        def is_over(count: int) -> bool:
-            first = tokens[:count]
-            return not self.eos.isdisjoint(first) or self.is_stopped(first, begun)
-
-        size = bisect.bisect_left(range(len(tokens) + 1), True, key=is_over)
-        if size > len(tokens):
-            return None
-        return size
+        None of the first `seen` tokens does. What follows an end may hide it: more bytes can make
+        a run of them invalid. So where the text shows an end or a broken character, the first half
+        of the tokens is searched alone.
+        """
+        size = len(tokens)
+        has_ended = not self.eos.isdisjoint(tokens[seen:])
+        is_broken = False
+        if self.stops:
+            # Each token of a stop text has one of its bytes or more.
+            first = max(seen - max(len(stop.encode()) for stop in self.stops), 0)
+            while first and tokens[first] in self.bytes:
+                first -= 1
+            if first:
+                begun = ""
+            text = begun + self.text_of(tokens[first:])
+            has_ended |= self.before_stop(text, len(begun)) != text
+            is_broken = BROKEN in text
+        if size - seen < 2 or not (has_ended or is_broken):
+            return size if has_ended else None
+        half = (seen + size) // 2
+        return self.end_of(tokens[:half], begun, seen) or self.end_of(tokens, begun, half)
 
     def text_of(self, response: list[int]) -> str:
         """Return a response's text, a text that ends it included.
 
-        Special tokens are part of it, except end-of-sequence tokens and padding. Decoders like
-        Llama 2's strip the first space of a text, and a response follows a prompt. So it is decoded
-        after a letter, which is then cut off.
+        Special tokens are part of it, except end-of-sequence tokens. Decoders like Llama 2's strip
+        the first space of a text, and a response follows a prompt. So it is decoded after a letter,
+        which is then cut off.
         """
-        silent = {*self.eos, self.tokenizer.pad_token_id}
-        tokens = [token for token in response if token not in silent]
+        tokens = [token for token in response if token not in self.eos]
         text = self.decode([*self.letter, *tokens])
         return text[len(self.decode(self.letter)) :]
+
+    def spans(self, response: list[int]) -> list[tuple[int, int]]:
+        """Return the characters (start, end) of `text_of` that each token of a response wrote.
+
+        A character that several tokens make belongs to the one that completes it. The spans follow
+        each other from 0 to the text's end. Ends of a sequence write nothing.
+        """
+        text = self.text_of(response)
+        spans = []
+        first = 0  # token from which on is decoded
+        start = 0  # where its text begins
+        end = 0
+        for size in range(1, len(response) + 1):
+            begin = end
+            written = self.text_of(response[first:size])
+            whole = written.rstrip(BROKEN)
+            if text.startswith(whole, start):
+                end = max(end, start + len(whole))
+            if size == len(response):
+                end = len(text)
+            elif whole == written and response[size] not in self.bytes:
+                first = size
+                start = end
+            spans.append((begin, end))
+        return spans
 
     def decode(self, tokens: list[int]) -> str:
         # A clean-up would take the space of "x != y".
         return self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
 
-    @functools.cached_property
-    def letter(self) -> list[int]:
-        return self.tokenizer("x", add_special_tokens=False)["input_ids"]
+
+def content_of(message: dict) -> str:
+    """Return the text of a message, which may be given in parts."""
+    content = message.get("content") or ""
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part.get("text") for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise Mistake(f"the content of a chat's message has to be text: {message!r:.200}")
+    return "".join(texts)
+
+
+def render(tokenizer, messages: list[dict], **options) -> str:
+    """Return a chat as the tokenizer's template writes it, with the text of each message in it.
+
+    A template takes a message's text, or a list of parts. Raise Mistake where neither is written.
+    """
+    chat = messages[:]
+    fault = ""
+    for _ in range(2):
+        text = ""
+        try:
+            text = tokenizer.apply_chat_template(chat, tokenize=False, **options)
+        except (TemplateError, TypeError, ValueError) as error:  # of an unknown role, for example
+            fault = fault or f"refuses a prompt: {error}"
+        lost = []
+        for number, message in enumerate(messages):
+            content = message["content"]
+            parts = [{"type": "text", "text": content}]
+            spellings = (content.strip(), json.dumps(content, ensure_ascii=False))
+            if str(parts) in text or not any(spelling in text for spelling in spellings):
+                lost.append(message)
+                chat[number] = message | {"content": parts}
+        if text and not lost:
+            return text
+        fault = fault or "drops a message"
+    raise Mistake(f"the model's chat template {fault} ({lost!r:.200})")
 
 
 def as_text(prompt: Prompt) -> str:
     """Return what an agent was asked, with the roles of a chat's messages."""
     if isinstance(prompt, str):
         return prompt
-    return "\n".join(f"[{message['role']}] {message.get('content')}" for message in prompt)
+    return "\n".join(f"[{message['role']}] {content_of(message)}" for message in prompt)
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:
@@ -193,7 +332,7 @@ def turn_end(tokenizer) -> int | None:
     answer = "The answer is here."
     chat = [{"role": "user", "content": "Question?"}, {"role": "assistant", "content": answer}]
     try:
-        text = tokenizer.apply_chat_template(chat, tokenize=False)
+        text = render(tokenizer, chat)
     except Exception:  # of a model's own template, which may never be used: many kinds
         return None
     rest = text.partition(answer)[2]

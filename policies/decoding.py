@@ -34,11 +34,11 @@ class Response:
     tokens: list[int]
     text: str  # after the given beginning of the answer, if there is one
     logps: list[float]  # log-probability of each token under the sampled distribution
-    entropy: float  # of the sampled distribution, summed over the tokens, in nats
+    entropies: list[float]  # of the sampled distribution at each token, in nats
     ended: bool  # False: cut off at max_new_tokens
 
 
-SILENCE = Response([], "", [], 0.0, True)  # of an agent that does not speak at a turn
+SILENCE = Response([], "", [], [], True)  # of an agent that does not speak at a turn
 
 
 class Rows:
@@ -137,9 +137,12 @@ def decode(
             part = slice(start, start + count)
             part_uniforms = uniforms[part].flatten(0, 1)  # (R, T)
             part_begun = repeat_each(begun[part], samples)
+            part_agents = repeat_each(agents[part], samples)
             with torch.inference_mode():  # a step's kernels cost an eighth less than in no_grad
                 rows = make_rows(base, prompts[part], agents[part], samples, limit)
-                responses = decode_rows(base, rows, part_uniforms, sampling, part_begun)
+                responses = decode_rows(
+                    base, rows, part_uniforms, sampling, part_agents, part_begun
+                )
             for first in range(0, len(responses), samples):
                 answers.append(responses[first : first + samples])
         return answers
@@ -148,82 +151,80 @@ def decode(
 
 
 def decode_rows(
-    base: SharedModel, rows: Rows, uniforms: Tensor, sampling: Sampling, begun: list[str]
+    base: SharedModel,
+    rows: Rows,
+    uniforms: Tensor,
+    sampling: Sampling,
+    agents: list[int],
+    begun: list[str],
 ) -> list[Response]:
-    """Sample a response of every row, by the uniforms (R, T), after the text that has begun."""
+    """Sample a response of every row, by the uniforms (R, T). Each has an agent and a beginning."""
     device = base.device
     count, limit = uniforms.shape
     uniforms = uniforms.double().to(device)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros_like(logps)
-    ended = torch.zeros(count, dtype=torch.bool, device=device)
-    ends = torch.tensor(sorted(base.codec.eos), device=device)
-    look = LOOK[device.type]
+    written: list[list[int]] = [[] for _ in range(count)]  # tokens of the responses until a look
+    sizes: list[int | None] = [None] * count  # how many tokens a response has, if it has ended
+    row_sampling = sampling.of(agents, device)
+    seen = 0  # tokens of these rows at the last look
     for step in range(limit):
         # 1) Choose a token of every row.
         numbers = rows.numbers  # (r,) of those that are still decoded
         row_uniforms = uniforms[numbers, step]
-        new, logp, entropy = choose(rows.logits, row_uniforms, sampling)
+        new, logp, entropy = choose(rows.logits, row_uniforms, row_sampling)
         tokens[numbers, step] = new
         logps[numbers, step] = logp
         entropies[numbers, step] = entropy
-        ended[numbers] |= torch.isin(new, ends)
         size = step + 1  # tokens of these rows so far
-        if size == limit:
-            break
         # 2) Now and then, drop the rows that have ended.
-        if size % look == 0:
-            if base.codec.stops:
-                row_begun = [begun[number] for number in numbers.tolist()]
-                row_tokens = tokens[numbers, :size]
-                ended[numbers] |= stopped(base.codec, row_tokens, look, row_begun)
-            going_on = ~ended[numbers]
-            going_on = going_on.nonzero().squeeze(-1)  # places in the rows
-            if len(going_on) == 0:
+        if size % LOOK[device.type] == 0 or size == limit:
+            going_on = []  # places in the rows
+            row_numbers = numbers.tolist()
+            latest = tokens[numbers, seen:size].tolist()
+            for place, number in enumerate(row_numbers):
+                if sizes[number] is None:
+                    written[number] += latest[place]
+                    sizes[number] = base.codec.end_of(written[number], begun[number], seen)
+                if sizes[number] is None:
+                    going_on.append(place)
+            seen = size
+            if not going_on or size == limit:
                 break
             few = KEPT[device.type] * len(new)
             if base.takes_masks and len(going_on) <= few:
-                rows.keep(going_on)
-                new = new[going_on]
+                kept = torch.tensor(going_on, device=device)
+                rows.keep(kept)
+                new = new[kept]
+                row_agents = [agents[row_numbers[place]] for place in going_on]
+                row_sampling = sampling.of(row_agents, device)
         # 3) Let the model read the tokens.
         rows.step(new)
     if not logps.isfinite().all():
         raise Mistake(f"{type(base.net).__name__} draws tokens without a probability")
-    tokens = tokens.tolist()
-    logps = logps.tolist()
-    entropies = entropies.tolist()
-    answers = zip(tokens, logps, entropies, begun, strict=True)
+    answers = zip(written, logps.tolist(), entropies.tolist(), begun, sizes, strict=True)
     return [response_of(base.codec, *answer) for answer in answers]
 
 
-def stopped(codec: Codec, tokens: Tensor, new: int, begun: list[str]) -> Tensor:
-    """Return which rows (R,) have completed a text that ends a response, with their new tokens.
-
-    Each token of such a text has one of its bytes or more. So the text begins at most as many
-    tokens before the new ones as it has bytes. Before a response stands what has begun.
-    """
-    longest = max(len(stop.encode()) for stop in codec.stops)
-    reach = new + longest
-    if tokens.shape[1] > reach:
-        begun = [""] * len(begun)
-    tails = tokens[:, -reach:].tolist()
-    are_stopped = list(map(codec.is_stopped, tails, begun))
-    return torch.tensor(are_stopped, device=tokens.device)
-
-
-def response_of(codec: Codec, tokens: list[int], logps: list, entropy: list, begun="") -> Response:
-    """Return a row cut after the first token that ends a response. The rest means nothing.
+def response_of(
+    codec: Codec,
+    tokens: list[int],
+    logps: list[float],
+    entropies: list[float],
+    begun: str,
+    size: int | None,
+) -> Response:
+    """Return a row cut after the token that ends a response, its `size`-th. None: no token does.
 
     The text is without what ended it: the end-of-sequence token, or a text and what follows it.
     """
-    size = codec.end_of(tokens, begun)
     tokens = tokens[:size]
     text = begun + codec.text_of(tokens)
     return Response(
         tokens=tokens,
         text=codec.before_stop(text, len(begun)),
         logps=logps[:size],
-        entropy=sum(entropy[:size]),
+        entropies=entropies[:size],
         ended=size is not None,
     )

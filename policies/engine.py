@@ -124,9 +124,8 @@ class Engine:
             policies = [self.base.policy_of[agent] for agent in agents]
             await asyncio.gather(*map(self.load, {*policies}))
             requests = []
-            for prompt, policy, seed in zip(prompts, policies, seeds, strict=True):
-                name = self.names[policy]
-                requests.append(self.complete(name, prompt, seed, samples, sampling))
+            for prompt, agent, seed in zip(prompts, agents, seeds, strict=True):
+                requests.append(self.complete(agent, prompt, seed, samples, sampling))
             return await asyncio.gather(*requests)
 
         groups = []
@@ -135,8 +134,10 @@ class Engine:
             for choice in self.choices(answer, samples, sampling.max_new_tokens):
                 tokens = choice["token_ids"]
                 logps = choice["logprobs"]["token_logprobs"]
-                entropy = [-logp for logp in logps]
-                responses.append(response_of(self.base.codec, tokens, logps, entropy, text))
+                entropies = [-logp for logp in logps]
+                size = self.base.codec.end_of(tokens, text)
+                response = response_of(self.base.codec, tokens, logps, entropies, text, size)
+                responses.append(response)
             groups.append(responses)
         return groups
 
@@ -159,16 +160,16 @@ class Engine:
         return choices
 
     async def complete(
-        self, model: str, prompt: tuple, seed: int, samples: int, sampling: Sampling
+        self, agent: int, prompt: tuple, seed: int, samples: int, sampling: Sampling
     ) -> dict:
         """Return samples. Each has its tokens' ids and log-probabilities, its end included."""
         body = {
-            "model": model,
+            "model": self.names[self.base.policy_of[agent]],
             "prompt": list(prompt),
             "n": samples,
             "seed": seed,
             "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
+            "temperature": sampling.of([agent]).temperature,
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,
             "min_p": 0.0,  # a checkpoint may ship another, and another penalty

@@ -22,7 +22,7 @@ def likelihoods(base: SharedModel, questions: list[tuple], chat: bool = False) -
         ids = codec.ids(prompt, chat)
         missing = 2 - len(ids)
         opening = [min(codec.eos)] * missing  # before a text without a prompt
-        tokens = codec.literal(text, add_special_tokens=False)
+        tokens = codec.literal(text)
         row = Row(base.agents[0], (*opening, *ids), tokens)
         if row.size > codec.context:
             raise Mistake(

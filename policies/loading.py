@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import logging
 import math
 import os
 import sys
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import torch
@@ -70,11 +72,12 @@ def load_model(name: str, bits: int):
     model_name = f"the model {name!r}"
     needs = "it needs config.json, tokenizer and safetensors, of an architecture that transformers "
     needs += "reads without code of the model's own"
-    with loading(model_name, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
-        tokenizer = AutoTokenizer.from_pretrained(where)
-        model, report = AutoModelForCausalLM.from_pretrained(
-            where, output_loading_info=True, **options
-        )
+    with loading(model_name, needs):
+        tokenizer = load_tokenizer(where)
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+            model, report = AutoModelForCausalLM.from_pretrained(
+                where, output_loading_info=True, **options
+            )
     if report["missing_keys"]:  # transformers would take random ones
         raise Mistake(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
     stored = getattr(model.config, "quantization_config", None)
@@ -85,6 +88,24 @@ def load_model(name: str, bits: int):
         )
     model.name_or_path = recorded_name(where)  # peft writes it into saved agents
     return model, tokenizer
+
+
+def load_tokenizer(where: str):
+    """Load a tokenizer. What the library warns of meanwhile is shown, in a line each."""
+    logger = logging.getLogger("transformers")
+    handlers = logger.handlers
+    level = logger.level
+    warnings = BufferingHandler(sys.maxsize)
+    logger.handlers = [warnings]
+    logger.setLevel(logging.WARNING)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+            return AutoTokenizer.from_pretrained(where)
+    finally:
+        logger.handlers = handlers
+        logger.setLevel(level)
+        for record in warnings.buffer:
+            print("warning:", *record.getMessage().split(), file=sys.stderr)
 
 
 def check(base: SharedModel) -> None:

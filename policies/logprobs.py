@@ -196,6 +196,7 @@ class Layout:
     ids: Tensor  # (B, L)
     predicted: Tensor  # (N,): places in the flattened ids where the responses' tokens are predicted
     targets: Tensor  # (N,): these tokens
+    agents: list[int]  # (N,): whose they are
     positions: Tensor | None = None  # (B, L). Both are None where the texts run alone.
     seen: Tensor | None = None  # (B, 1, L, L): whether a token sees another
 
@@ -207,15 +208,17 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
     count, size = ids.shape
     predicted = []
     targets = []
+    agents = []
     for number, tree in enumerate(trees):
         start = number * size
         predicted += [start + place for place in tree.predicted]
         for row in tree.rows:
             targets += row.tokens
+            agents += [row.agent] * len(row.tokens)
     device = base.device
     predicted = torch.tensor(predicted, device=device)
     targets = torch.tensor(targets, device=device)
-    layout = Layout(ids.to(device), predicted, targets)
+    layout = Layout(ids.to(device), predicted, targets, agents)
     if trees[0].rows[0].size > base.reach:
         return layout
     seen = torch.eye(size, dtype=torch.bool)
@@ -250,7 +253,8 @@ def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor
     # parts in one order.
     logits = logits.flatten(0, 1)
     logits = F.embedding(layout.predicted, logits)
-    return target_logps(logits, layout.targets, sampling)
+    token_sampling = sampling.of(layout.agents, base.device)
+    return target_logps(logits, layout.targets, token_sampling)
 
 
 def importance(logps: Tensor, rows: list[Row]) -> Tensor:

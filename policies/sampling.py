@@ -5,14 +5,18 @@ One function, `warp`, makes it for both, whatever generation defaults a checkpoi
 Shapes: R rows (responses), N tokens, D hidden units, V vocabulary.
 """
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 RANKED = 64  # number of the likeliest tokens that top-p sorts first
+NEARLY_0 = 1e-6  # a temperature that leaves the likeliest token alone, beside rows of another
 MORE = 32  # how many times as many it sorts next, where they are too few
 
 
@@ -20,10 +24,21 @@ MORE = 32  # how many times as many it sorts next, where they are too few
 class Sampling:
     """The distribution of responses. Temperature 0 is greedy. top_k 0 and top_p 1 cut nothing."""
 
-    temperature: float
+    temperature: Any  # of all agents, or a sequence: of each. `of` makes it that of rows: (R, 1)
     top_k: int
     top_p: float
     max_new_tokens: int
+
+    def of(self, agents: Sequence[int], device: torch.device | None = None) -> "Sampling":
+        """Return the same for rows of these agents: with their one temperature, or each row's."""
+        temperature = self.temperature
+        if isinstance(temperature, Sequence):
+            values = [temperature[agent] for agent in agents]
+            temperature = values[0]
+            if len({*values}) > 1:
+                rows = torch.tensor(values, device=device)
+                temperature = rows.clamp(min=NEARLY_0)[:, None]
+        return dataclasses.replace(self, temperature=temperature)
 
     def greedy(self) -> "Sampling":
         """Return the same with the likeliest token at every place."""
@@ -37,8 +52,9 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
     rounding in the update must not move them out of it.
     """
     logits = logits.float()
-    if sampling.temperature not in (0, 1):
-        logits = logits / sampling.temperature
+    temperature = sampling.temperature
+    if torch.is_tensor(temperature) or temperature not in (0, 1):
+        logits = logits / temperature
     least = None
     if 0 < sampling.top_k < logits.shape[-1]:
         ranked = logits.topk(sampling.top_k).values
@@ -91,7 +107,8 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     """
     logits = warp(logits, sampling)
     mass = logits.softmax(-1)
-    tokens = logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms)
+    greedy = not torch.is_tensor(sampling.temperature) and sampling.temperature == 0
+    tokens = logits.argmax(-1) if greedy else draw(mass, uniforms)
     chosen = tokens[:, None]
     logps = mass.gather(-1, chosen).log_()
     total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)

@@ -80,11 +80,12 @@ class Tokenizer:
     """One character, one token: chr(40 + id)."""
 
     eos_token_id = EOS
-    pad_token_id = None
+    unk_token_id = None
     chat_template = None
+    added_tokens_decoder = {}  # noqa: RUF012
 
     def __call__(self, text, **options):
-        return {"input_ids": [max(2, ord(c) - 40) % VOCAB for c in text]}
+        return {"input_ids": [max(2, max(2, ord(c) - 40) % VOCAB) for c in text]}
 
     def get_vocab(self):
         return {chr(40 + i): i for i in range(VOCAB)}
@@ -131,7 +132,7 @@ def score_alone(base, rows, sampling, backward=None, frozen=False):
         learns = torch.set_grad_enabled(backward is not None)
         with learns, base.acting(None if frozen else [row.agent]):
             logits = base.net(ids[None, :-1], use_cache=False).logits[0, size - 1 :]
-            logps = target_logps(logits, ids[size:], sampling)
+            logps = target_logps(logits, ids[size:], sampling.of([row.agent], base.device))
             row.scored = logps.detach()
             if backward:
                 backward([row], logps[None], torch.ones(1, len(logps), dtype=torch.bool))

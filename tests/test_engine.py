@@ -40,7 +40,7 @@ from policies.logprobs import Row, score
 from policies.model_names import EMBEDDED, TeamOptions
 from policies.sampling import Sampling
 
-SAMPLING = Sampling(0.8, 9, 0.95, 8)
+SAMPLING = Sampling([0.8, 1.5], 9, 0.95, 8)
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 
 
@@ -172,7 +172,7 @@ def test_what_is_sampled_there_is_what_is_scored_here(server, team):
             assert response.ended == (response.tokens[-1] in ends)
             assert not ends & {*response.tokens[:-1]}
             assert len(response.tokens) == 8 or response.ended
-            assert response.entropy == -sum(response.logps)
+            assert response.entropies == [-logp for logp in response.logps]
             row = Row(agent, prompt, response.tokens)
             team.score([row], SAMPLING)
             assert_close(row.scored, response.logps)

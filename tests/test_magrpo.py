@@ -312,7 +312,7 @@ def test_metrics_do_not_depend_on_padding():
     for agent in range(2):
         responses = [r for node in nodes for r in node.responses[agent]]
         length = sum(len(r.tokens) for r in responses)
-        entropy = sum(r.entropy for r in responses) / length
+        entropy = sum(sum(r.entropies) for r in responses) / length
         clipped = np.mean([not r.ended for r in responses])
         assert metrics[f"completions/{agent}/mean_length"] == pytest.approx(length / len(responses))
         assert metrics[f"completions/{agent}/clipped_ratio"] == clipped

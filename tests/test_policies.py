@@ -42,7 +42,7 @@ from policies.model_names import EMBEDDED, TeamOptions
 from policies.sampling import Sampling, choose, draw, nucleus, warp
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
-WARPED = Sampling(0.7, 9, 0.8, 8)
+WARPED = Sampling([0.7, 1.3, 0.5], 9, 0.8, 8)  # each agent has its own temperature
 
 
 def looped(base, row, sampling):
@@ -52,7 +52,8 @@ def looped(base, row, sampling):
         ids = torch.tensor([[*row.prompt, *row.tokens[:t]]])
         with base.acting([row.agent]):
             logits = base.net(input_ids=ids).logits[0, -1]
-        logps.append(warp(logits, sampling, torch.tensor([token])).log_softmax(-1)[token])
+        own = sampling.of([row.agent])
+        logps.append(warp(logits, own, torch.tensor([token])).log_softmax(-1)[token])
     return torch.stack(logps)
 
 
@@ -77,7 +78,7 @@ def assert_same_answers(fast, slow):
     for got, want in zip(itertools.chain(*fast), itertools.chain(*slow), strict=True):
         assert (got.tokens, got.text, got.ended) == (want.tokens, want.text, want.ended)
         assert_close(got.logps, want.logps)
-        assert_close(got.entropy, want.entropy)
+        assert_close(got.entropies, want.entropies)
 
 
 def rows_of(prompts, agents, answers):
@@ -315,7 +316,8 @@ def test_a_response_ends_after_what_ends_it_first(decoded, stop, size, text):
     codec.eos = frozenset({1, 2})
     codec.end_at(["never", stop])
     zeros = [0.0] * len(decoded)
-    response = decoding.response_of(codec, decoded, zeros, zeros, "so: ")
+    assert codec.end_of(decoded, "so: ") == size
+    response = decoding.response_of(codec, decoded, zeros, zeros, "so: ", size)
     assert response.ended == (size is not None)
     assert response.tokens == decoded[:size]
     assert len(response.logps) == len(decoded[:size])
@@ -344,6 +346,19 @@ def test_a_model_without_probabilities_draws_nothing():
     base.head.weight.data.fill_(math.nan)
     with pytest.raises(Mistake, match="Qwen2ForCausalLM draws tokens without a probab"):
         sampled(base, PROMPTS, AGENTS[:2] * 2)
+
+
+def test_an_agent_samples_as_a_team_of_its_temperature():
+    """Decoded beside agents of others: 0 is greedy."""
+    base = small_base([0, 1, 2])
+    agents = [0, 0, 1, 2]
+    together = sampled(base, PROMPTS, agents, sampling=Sampling([0.0, 0.5, 2.0], 5, 1.0, 8))
+    for number, temperature in enumerate([0.0, 0.0, 0.5, 2.0]):
+        alike = sampled(base, PROMPTS, agents, sampling=Sampling(temperature, 5, 1.0, 8))[number]
+        for got, want in zip(together[number], alike, strict=True):
+            assert got.tokens == want.tokens
+            if temperature:
+                assert_close(got.logps, want.logps)
 
 
 def embedded_tokenizer(*special):
@@ -400,13 +415,11 @@ def test_a_text_is_its_tokens_and_they_are_the_text(make, text):
     codec.tokenizer = tokenizer = make()
     tokenizer.clean_up_tokenization_spaces = True
     tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
-    ids = codec.literal(f"x{text}", add_special_tokens=False)
-    size = len(codec.letter)
-    assert ids[:size] == codec.letter
+    ids = codec.literal(text)
     assert not {*ids} & {*codec.tokenizer.all_special_ids}
-    assert codec.text_of([*ids[size:], EOS]) == text
+    assert codec.text_of([*ids, EOS]) == text
     prompt = codec.ids(f"x{text}", False)
-    assert prompt[-len(ids) :] == ids  # the tokenizer may add what begins it
+    assert prompt == [*codec.opening, *codec.letter, *ids]
     codec.tokenizer.chat_template = "{{ messages[0].content }}<eos>"  # the template may end it
     assert codec.ids("x", True)[-1] == EOS
 

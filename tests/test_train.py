@@ -194,7 +194,7 @@ def test_the_same_command_goes_on(trained, tmp_path, capsys):
         "--logger none --num-agents 3 --turns 2 --branching chain --advantage rloo --freeze 1",
         "--model tiny tiny --bits 4 --joint aligned --eval-every 1 --lr 1e-3 2e-3",
         "--precision bf16-mixed --lora-rank 0 --normalize token --freeze 0",
-        "--bits 16 --turns 2 --temperature 0.7 --top-p 0.9 --top-k 20 --warmup-steps 1 --share",
+        "--bits 16 --turns 2 --temperature 0.7 1.2 --top-p 0.9 --top-k 20 --warmup-steps 1 --share",
     ],
 )
 def test_two_steps_are_one_and_one_more(argv, trained, tmp_path, monkeypatch):

@@ -35,6 +35,7 @@ def resolve(args) -> None:
     args.model = each("--model", args.model, args.num_agents)
     rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]
     args.lr = each("--lr", rates, args.num_agents)
+    args.temperature = each("--temperature", args.temperature or [1.0], args.num_agents)
     args.template_arg = dict(args.template_arg or ())
     args.task_arg = dict(args.task_arg or ())
     args.freeze = sorted(set(args.freeze or ()))

@@ -63,7 +63,7 @@ def completions(nodes: list, agent: int) -> Measures:
     return {
         f"completions/{agent}/mean_length": tokens / len(responses),
         f"completions/{agent}/clipped_ratio": cut_off / len(responses),
-        f"entropy/{agent}": sum(response.entropy for response in responses) / tokens,
+        f"entropy/{agent}": sum(sum(response.entropies) for response in responses) / tokens,
     }
 
 

@@ -48,21 +48,24 @@ class Fast:
         vocabulary = len(base.head.weight)
         count = max(logits // vocabulary, LEAST)
 
-        def logps_of(states: Tensor, tokens: Tensor) -> Tensor:
-            return target_logps(base.head(states), tokens, sampling)
+        def logps_of(states: Tensor, tokens: Tensor, agents: list) -> Tensor:
+            token_sampling = sampling.of(agents, base.device)
+            return target_logps(base.head(states), tokens, token_sampling)
 
         hidden_parts = hidden.split(count)
         target_parts = layout.targets.split(count)
-        parts = zip(hidden_parts, target_parts, strict=True)
+        starts = range(0, max(len(layout.agents), 1), count)
+        agent_parts = [layout.agents[start : start + count] for start in starts]
+        parts = zip(hidden_parts, target_parts, agent_parts, strict=True)
         # A trained output layer needs the logits once more.
         if base.head.weight.requires_grad or not hidden.requires_grad:
             return torch.cat([recomputed(logps_of, *part) for part in parts])
         # Each token has V logits. So its gradient is taken as soon as they are there.
         logps = []
         slopes = []
-        for states, tokens in parts:
+        for states, tokens, agents in parts:
             leaf = states.detach().requires_grad_()
-            part = logps_of(leaf, tokens)
+            part = logps_of(leaf, tokens, agents)
             slopes += torch.autograd.grad(part.sum(), leaf)
             logps.append(part.detach())
         change = hidden - hidden.detach()  # 0, but for the gradient
