@@ -14,7 +14,7 @@ ours-aligned, ours-default, ours-single
 magrpo-aligned, magrpo-cross   comlrl's trainer as released, advantages not divided by the deviation
     -std     divided, which is its default
     -end     the last token of a group's longest response is trained, too
-    -pad     what follows a response's end is not trained
+    -pad     what follows a response's end is not trained. Alone it leaves no end that is.
     -clip    the norm of an agent's gradient is cut at 1
     -adam    AdamW without its weight decay
 iac, maac                      comlrl's actor-critic trainers: a critic each, and one for all
@@ -22,12 +22,10 @@ trl-single                     GRPOTrainer, one agent
 """
 
 import argparse
-import json
+import os
 import random
-import resource
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 from bench import common  # first: it says how many threads there are
@@ -42,6 +40,7 @@ from magrpo import step_problems
 from policies.model_names import EMBEDDED
 from rewards import code, total
 from tasks import Coop
+from training.run_folder import json_lines, json_text, read_json, read_records, write_whole
 
 STEPS = 60
 BATCH = 12  # problems of a step
@@ -51,49 +50,40 @@ RATES = ("3e-4", "1e-3", "3e-3")
 DEV_SEED = 10
 SEEDS = (0, 1, 2)
 RUNS = Path("runs/learning")
+COLUMNS = ("return", "greedy/return", "metric/pass", "metric/coop")  # held out
 OURS = {
     "ours-aligned": "--joint aligned --optimism 0 --lr-schedule constant",
     "ours-default": "",
     "ours-single": "--lr-schedule constant",
 }
-CONTENDERS = [
-    *OURS,
-    *("magrpo-aligned", "magrpo-cross", "magrpo-aligned-end-pad", "magrpo-cross-end-pad"),
-    *("magrpo-aligned-end", "magrpo-aligned-pad", "magrpo-aligned-end-pad-clip"),
-    *("magrpo-aligned-end-pad-adam", "magrpo-aligned-std", "trl-single", "iac", "maac"),
-]
+CONTENDERS = """\
+    ours-aligned ours-default ours-single
+    magrpo-aligned magrpo-cross magrpo-aligned-end-pad magrpo-cross-end-pad
+    magrpo-aligned-end magrpo-aligned-pad magrpo-aligned-std
+    magrpo-aligned-end-pad-clip magrpo-aligned-end-pad-adam
+    trl-single iac maac"""
 
 
 def agents_of(name: str) -> int:
     return 1 if name.endswith("single") else 2
 
 
-def size_flags(name: str) -> list[str]:
-    """Return the flags of train.py that say how many agents there are, and how long they write."""
-    agents = agents_of(name)
-    return f"--num-agents {agents} --max-new-tokens {TOKENS * 2 // agents}".split()
-
-
 class Problems:
-    """The problems of a run in their order, each agent's prompts, and the reward of each call."""
+    """The problems of a run in their order, what agents are asked, and the reward of each call."""
 
     def __init__(self, name: str, seed: int):
         self.task = Coop(num_agents=agents_of(name))
         items = self.task.items("train")
-        numbers = [step_problems(step, BATCH, len(items), seed) for step in range(STEPS)]
-        self.items = [items[number] for number in np.concatenate(numbers)]
+        self.items = []
+        for step in range(STEPS):
+            self.items += [items[at] for at in step_problems(step, BATCH, len(items), seed)]
         self.earned: list[float] = []
-        self.score = cache(self.score_once)
 
-    def prompt(self, agent: int, number: int) -> str:
-        return self.task.observe(agent, self.items[number], [])
-
-    def score_once(self, number: int, *texts: str) -> float:
-        return total(code(self.items[number], list(texts)), len(texts))
-
-    def reward(self, number: int, *responses: list[str]) -> list[float]:
-        """Return the reward of each joint response to a problem: comlrl gives a list per agent."""
-        rewards = [self.score(number, *texts) for texts in zip(*responses, strict=True)]
+    def reward(self, *responses: list[str], batch_items: list[dict]) -> list[float]:
+        """Return the reward of each joint response to a problem, as comlrl asks for it."""
+        rewards = []
+        for texts in zip(*responses, strict=True):
+            rewards.append(total(code(batch_items[0], list(texts)), len(texts)))
         self.earned += rewards
         return rewards
 
@@ -105,15 +95,14 @@ def load(seed: int):
     return get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"))
 
 
-def comlrl(name: str, rate: float, seed: int, problems: Problems) -> list:
+def comlrl(rate: float, seed: int, problems: Problems, words: list[str]) -> list:
     """Train two agents with comlrl and return them."""
     from comlrl.models.actor_critic import CausalLMWithValueHead
     from comlrl.trainers.actor_critic import IACConfig, IACTrainer, MAACConfig, MAACTrainer
     from comlrl.trainers.reinforce import MAGRPOConfig, MAGRPOTrainer
 
-    kind, *words = name.split("-")
+    kind = words[0]
     agents = [load(seed * 2 + agent) for agent in range(2)]
-    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED)
     options = {
         "num_train_epochs": 1,
         "agent_learning_rate": rate,
@@ -126,33 +115,33 @@ def comlrl(name: str, rate: float, seed: int, problems: Problems) -> list:
         "eval_interval": 0,
         "advantage_normalization": "std" in words,
     }
-    common_arguments = {
-        "tokenizer": tokenizer,
-        "train_dataset": [{"number": number} for number in range(len(problems.items))],
-        "reward_func": lambda *texts, batch_items: problems.reward(
-            batch_items[0]["number"], *texts
-        ),
+    data = {
+        "tokenizer": AutoTokenizer.from_pretrained(EMBEDDED),
+        "train_dataset": problems.items,
+        "reward_func": problems.reward,
         "formatters": [
-            lambda item, agent=agent, **_: problems.prompt(agent, item["number"])
+            lambda item, agent=agent, **_: problems.task.observe(agent, item, [])
             for agent in range(2)
         ],
     }
     if kind == "magrpo":
-        args = MAGRPOConfig(**options, joint_mode=words[0], rollout_buffer_size=BATCH)
-        trainer = MAGRPOTrainer(agents=agents, num_agents=2, args=args, **common_arguments)
-        repair(trainer, tokenizer, words)
+        args = MAGRPOConfig(**options, joint_mode=words[1], rollout_buffer_size=BATCH)
+        trainer = MAGRPOTrainer(agents=agents, num_agents=2, args=args, **data)
+        repair(trainer, words)
     else:  # here a buffer counts responses
         options |= {"critic_learning_rate": rate, "rollout_buffer_size": BATCH * G}
-        config, make = {"iac": (IACConfig, IACTrainer), "maac": (MAACConfig, MAACTrainer)}[kind]
-        critics = [CausalLMWithValueHead(load(seed)) for _ in range(2 if kind == "iac" else 1)]
+        config, make, count = MAACConfig, MAACTrainer, 1
+        if kind == "iac":
+            config, make, count = IACConfig, IACTrainer, 2
+        critics = [CausalLMWithValueHead(load(seed + number)) for number in range(count)]
         actors = [CausalLMWithValueHead(agent, attach_value_head=False) for agent in agents]
-        trainer = make(agents=actors, critics=critics, args=config(**options), **common_arguments)
+        trainer = make(agents=actors, critics=critics, args=config(**options), **data)
     trainer.verbose = False
     trainer.train()
     return agents
 
 
-def repair(trainer, tokenizer, words: list[str]) -> None:
+def repair(trainer, words: list[str]) -> None:
     """Change what the words name in comlrl's MAGRPO trainer.
 
     It scores all tokens of a row but the last. A row is as long as the group's longest response.
@@ -163,11 +152,11 @@ def repair(trainer, tokenizer, words: list[str]) -> None:
         data = pack(completions)
         [rows] = data["completion_input_ids"]
         for number, row in enumerate(rows):
-            ends = (row == tokenizer.eos_token_id).nonzero()
+            ends = (row == trainer.tokenizer.eos_token_id).nonzero()
             if "pad" in words and len(ends):
                 row = row[: int(ends[0]) + 1]
             if "end" in words:  # one more token, which takes the place of the unscored one
-                row = torch.cat([row, row.new_tensor([tokenizer.pad_token_id])])
+                row = torch.cat([row, row.new_zeros(1)])
             rows[number] = row
         return data
 
@@ -182,7 +171,7 @@ def repair(trainer, tokenizer, words: list[str]) -> None:
             )
 
 
-def trl(name: str, rate: float, seed: int, problems: Problems) -> list:
+def trl(rate: float, seed: int, problems: Problems, words: list[str]) -> list:
     """Train one agent with TRL and return it."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
@@ -202,24 +191,24 @@ def trl(name: str, rate: float, seed: int, problems: Problems) -> list:
         gradient_checkpointing=False,
         scale_rewards="none",
         loss_type="dr_grpo",
-        logging_strategy="no",
         save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
     )
 
     def reward(completions, number, **_) -> list[float]:
-        pairs = zip(number, completions, strict=True)
-        return [problems.reward(at, [text])[0] for at, text in pairs]
+        rewards = []
+        for place, text in zip(number, completions, strict=True):
+            rewards += problems.reward([text], batch_items=[problems.items[place]])
+        return rewards
 
-    rows = range(len(problems.items))
-    prompts = [{"prompt": problems.prompt(0, row), "number": row} for row in rows]
+    rows = []
+    for number, item in enumerate(problems.items):
+        rows.append({"prompt": problems.task.observe(0, item, []), "number": number})
     agent = load(seed)
     GRPOTrainer(
         model=agent,
         reward_funcs=reward,
         args=args,
-        train_dataset=Dataset.from_list(prompts),
+        train_dataset=Dataset.from_list(rows),
         processing_class=AutoTokenizer.from_pretrained(EMBEDDED),
     ).train()
     return [agent]
@@ -229,46 +218,38 @@ def train_peer(name: str, rate: str, seed: int, folder: Path) -> None:
     """Train a peer. Write its agents and its mean reward by step, as shares of the maximum."""
     random.seed(seed)  # comlrl shuffles with it
     problems = Problems(name, seed)
-    train = trl if name.startswith("trl") else comlrl
-    for number, agent in enumerate(train(name, float(rate), seed, problems)):
+    train = trl if name == "trl-single" else comlrl
+    for number, agent in enumerate(train(float(rate), seed, problems, name.split("-"))):
         agent.save_pretrained(folder / f"agents/{number}")
     by_step = np.reshape(problems.earned, (STEPS, -1)).mean(1) / code.maximum
-    (folder / "curve.json").write_text(json.dumps(by_step.tolist()), "utf-8")
+    rows = [{"return": value} for value in by_step.tolist()]
+    (folder / "metrics.jsonl").write_text(json_lines(rows), "utf-8")
 
 
 def run(name: str, rate: str, seed: int) -> dict:
     """Train and evaluate a contender, unless that was done. Return what came of it."""
     folder = RUNS / f"{name}-{rate}-{seed}"
-    result = folder / "result.json"
-    if result.exists():
-        return json.loads(result.read_text("utf-8"))
-    folder.mkdir(parents=True, exist_ok=True)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    sizes = size_flags(name)
-    quiet = ["--logger", "none", "--num-generations", str(G), "--batch-size", str(BATCH)]
+    if record := read_json(folder, "result.json"):
+        return record
+    trained = folder / "run"
+    agents = agents_of(name)
+    sizes = f"--num-agents {agents} --max-new-tokens {TOKENS * 2 // agents} --logger none".split()
+    before = sum(os.times()[2:4])  # CPU seconds of children
     if name in OURS:
-        steps = ["--max-steps", str(STEPS), "--lr", rate, "--seed", str(seed)]
-        flags = [*OURS[name].split(), *steps, "--eval-limit", "none"]
-        call("train.py", *flags, *quiet, *sizes, "--run", folder / "run")
+        steps = ["--max-steps", STEPS, "--lr", rate, "--seed", seed, "--eval-limit", "none"]
+        call("train.py", *OURS[name].split(), *steps, *sizes, "--run", trained)
     else:
-        call("-m", "bench.learning", "--train", name, rate, seed, folder)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        call("-m", "bench.learning", "--train", name, rate, seed, trained)
+    record = {"seconds": sum(os.times()[2:4]) - before}
+    record["curve"] = [row["return"] for row in read_records(trained / "metrics.jsonl")]
     # A step with a rate of 0 evaluates the agents, as every run of this project is.
-    trained = folder / ("run" if name in OURS else "")
-    agents = [trained / f"agents/{agent}" for agent in range(agents_of(name))]
-    flags = ["--init", *agents, "--lr", "0", "--max-steps", "1", "--eval-every", "1"]
-    call("train.py", *flags, *quiet, *sizes, "--run", folder / "evaluation")
-    summary = json.loads((folder / "evaluation/summary.json").read_text("utf-8"))
-    metrics = json.loads((folder / "evaluation/metrics.jsonl").read_text("utf-8"))
-    if name in OURS:
-        lines = (folder / "run/metrics.jsonl").read_text("utf-8").splitlines()
-        curve = [json.loads(line)["return"] for line in lines]
-    else:
-        curve = json.loads((folder / "curve.json").read_text("utf-8"))
-    record = {"seconds": seconds, "curve": curve, "dev": metrics["dev/return"]}
-    record["test"] = summary["before"]
-    result.write_text(json.dumps(record), "utf-8")
+    folders = [trained / f"agents/{agent}" for agent in range(agents)]
+    flags = ["--init", *folders, "--lr", 0, "--max-steps", 1, "--eval-every", 1]
+    call("train.py", *flags, *sizes, "--run", folder / "evaluation")
+    [metrics] = read_records(folder / "evaluation/metrics.jsonl")
+    record["dev"] = metrics["dev/return"]
+    record["test"] = read_json(folder / "evaluation", "summary.json")["before"]
+    write_whole(folder / "result.json", json_text(record))
     return record
 
 
@@ -279,17 +260,16 @@ def call(*command) -> None:
 def line(name: str, rate: str, seed: int) -> str:
     """Return a row of the table."""
     record = run(name, rate, seed)
-    test = record["test"]
-    numbers = [test[key] for key in ("return", "greedy/return", "metric/pass", "metric/coop")]
-    curve = np.reshape(record["curve"], (6, -1)).mean(1)
-    cells = [f"{number:.3f}" for number in (record["dev"], *numbers)]
-    cells += [f"{record['seconds']:.0f}", " ".join(f"{value:.2f}" for value in curve)]
-    return " | ".join([name, rate, str(seed), *cells])
+    numbers = [record["dev"]]
+    numbers += [record["test"][key] for key in COLUMNS]
+    numbers += np.reshape(record["curve"], (6, -1)).mean(1).tolist()
+    cells = " ".join(f"{number:.3f}" for number in numbers)
+    return f"{name:28} {rate} {seed:2} {cells} {record['seconds']:5.0f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=CONTENDERS)
+    parser.add_argument("--only", nargs="+", default=CONTENDERS.split())
     parser.add_argument("--train", nargs=4, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.train:
@@ -297,7 +277,7 @@ def main() -> None:
         train_peer(name, rate, int(seed), Path(folder))
         return
     print(common.machine())
-    print("contender | rate | seed | dev | return | greedy | pass | coop | CPU s | by ten steps")
+    print("contender, rate, seed; dev,", *COLUMNS, "; return in training by ten steps; CPU s")
     for name in flags.only:
         dev = {}
         for rate in RATES:
