@@ -240,7 +240,7 @@ def run(name: str, rate: str, seed: int) -> dict:
         call("train.py", *OURS[name].split(), *steps, *sizes, "--run", trained)
     else:
         call("-m", "bench.learning", "--train", name, rate, seed, trained)
-    record = {"seconds": sum(os.times()[2:4]) - before}
+    record: dict = {"seconds": sum(os.times()[2:4]) - before}
     record["curve"] = [row["return"] for row in read_records(trained / "metrics.jsonl")]
     # A step with a rate of 0 evaluates the agents, as every run of this project is.
     folders = [trained / f"agents/{agent}" for agent in range(agents)]
