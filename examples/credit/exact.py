@@ -144,7 +144,7 @@ def node(table: Tensor, contexts: tuple, draw: tuple) -> Node:
     rewards = torch.stack([table[joint] for joint in draw]).expand(2, -1)
     joints = arrangement(2, len(draw), 1)
     item = {"contexts": contexts, "draw": draw}
-    return Node(0, item, (), [], len(draw), joints=joints, rewards=rewards)
+    return Node(0, item, (), [], {}, [], len(draw), joints=joints, rewards=rewards)
 
 
 def two_turns(game: Game, name: str, values: Values) -> Iterator[Iterable]:
