@@ -216,8 +216,9 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
             targets += row.tokens
             agents += [row.agent] * len(row.tokens)
     device = base.device
-    predicted = torch.tensor(predicted, device=device)
-    targets = torch.tensor(targets, device=device)
+    whole = {"dtype": torch.long, "device": device}  # there may be no token
+    predicted = torch.tensor(predicted, **whole)
+    targets = torch.tensor(targets, **whole)
     layout = Layout(ids.to(device), predicted, targets, agents)
     if trees[0].rows[0].size > base.reach:
         return layout

@@ -1,26 +1,26 @@
-"""Sizes of a decode and of a pass of the update, so that each takes a share of the device's memory.
+"""Sizes of a decode and of a pass of the update.
 
-The rest is for weights, gradients and Adam's moments. The shares are counted roughly. If memory
-runs out all the same, they are halved and the work is done again.
+They are constant budgets, in hidden units: a token has hidden_size units in each layer. If memory
+runs out all the same, they are halved and the work is done again. A CPU has no such error, so its
+budgets are small.
 """
 
-import functools
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-import psutil
 import torch
 
 from policies.shared_model import SharedModel
 
-SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
-LOGIT_BYTES = 24  # of one logit while it is used, with top-p
-# On a CPU, a pass of the update that keeps more than the caches hold gains nothing. With a larger
-# model it may keep the activations of CPU_TOKENS tokens, so that matrix products have enough rows,
-# but at most CPU_BYTES.
-CACHE_BYTES = 2**26
+# Units of a pass of the update. The backward pass keeps 90 to 140 bytes of each on a CPU, and 45 to
+# 75 on a GPU in 16 bits: 1.5 to 2.3 GB, and 12 to 20.
+PASS = {"cpu": 2**24, "cuda": 2**28}
+# With gradient checkpointing it keeps less than an eighth.
+RECOMPUTED = 8
+# Units whose keys and values a decode holds. They take 8 bytes of each at most on a CPU, and 4 in
+# 16 bits. Most models have fewer heads of keys, and so an eighth of that.
+DECODE = {"cpu": 2**28, "cuda": 2**33}
+# A CPU gains nothing from a pass of several trees with more tokens than its caches hold.
 CPU_TOKENS = 512
-CPU_BYTES = 2**30
 
 # A pass takes a GPU as long as the host needs to launch its kernels. So each layer runs twice, and
 # keeps less, if more passes than this were needed otherwise (bench/README.md has both times).
@@ -28,82 +28,10 @@ MOST_PASSES = 3
 MOST_HALVINGS = 20  # then it is one prompt, and one response, at a time
 
 
-@functools.cache
-def host() -> int:
-    """Return bytes of the machine's memory, or of what this process may take of it."""
-    limits = group_limits(Path("/"))
-    return min([psutil.virtual_memory().total, *limits])
-
-
-def group_limits(root: Path) -> list[int]:
-    """Return the memory limits of this process's control groups, which containers and Slurm set.
-
-    A group's limit holds for all groups below it. Version 1 of the groups is not read.
-    """
-    listing = root / "proc/self/cgroup"
-    if not listing.is_file():  # not Linux
-        return []
-    line = listing.read_text("utf-8").splitlines()[-1]
-    path = line.partition("::/")[2]
-    group = root / "sys/fs/cgroup" / path
-    limits = []
-    for folder in (group, *group.parents):  # in a container the first ones may be out of sight
-        file = folder / "memory.max"
-        if not file.is_file():
-            continue
-        text = file.read_text("utf-8").strip()
-        if text != "max":
-            limits.append(int(text))
-    return limits
-
-
-def share(base: SharedModel) -> int:
-    """Return bytes that one decode, or one pass of the update, may take."""
-    total = host()
-    if base.device.type == "cuda":
-        total = torch.cuda.get_device_properties(base.device).total_memory
-    return int(total * SHARE[base.device.type] / 2**base.halved)
-
-
-def activation_bytes(base: SharedModel) -> int:
-    """Return roughly the bytes that the backward pass keeps of one token in one layer.
-
-    They hold 7 numbers per hidden unit (on a CPU 12) and 4 per feed-forward unit. Adapters read 3
-    and 1 of these in 32 bits.
-    """
+def token_units(base: SharedModel) -> int:
+    """Return the hidden units of a token in all layers."""
     config = base.net.config.get_text_config()
-    size = base.net.dtype.itemsize
-    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    kept = 4  # numbers in the model's type
-    if base.device.type == "cpu":
-        kept = 9
-    hidden = kept * size + 3 * 4
-    return hidden * config.hidden_size + (3 * size + 4) * inner
-
-
-def cache_numbers(base: SharedModel) -> int:
-    """Return how many numbers the keys and values of one token are, in all layers."""
-    config = base.net.config.get_text_config()
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    return 2 * config.num_hidden_layers * heads * head
-
-
-def update_bytes(base: SharedModel, recomputing: bool) -> int:
-    """Return roughly the bytes that a pass of the update keeps of one token.
-
-    recomputing: with gradient checkpointing. They are one layer's activations then, and each
-    layer's input.
-    """
-    config = base.net.config.get_text_config()
-    activations = activation_bytes(base)
-    kept = activations * config.num_hidden_layers
-    if recomputing:
-        inputs = config.num_hidden_layers * config.hidden_size
-        kept = activations + base.net.dtype.itemsize * inputs
-    if not base.fast:  # the plain way holds the logits of all tokens
-        kept += len(base.head.weight) * LOGIT_BYTES
-    return kept
+    return config.hidden_size * config.num_hidden_layers
 
 
 def checkpoints(base: SharedModel, longest: int, total: int) -> bool:
@@ -123,40 +51,37 @@ def checkpoints(base: SharedModel, longest: int, total: int) -> bool:
 
 def pass_tokens(base: SharedModel, recomputing: bool) -> float:
     """Return how many tokens a pass of the update bears."""
-    return share(base) / update_bytes(base, recomputing)
+    units = token_units(base)
+    if recomputing:
+        units /= RECOMPUTED
+    if not base.fast:  # the plain way holds the logits of all tokens, 24 bytes each
+        units += len(base.head.weight) / 4
+    return PASS[base.device.type] / units / 2**base.halved
 
 
 def update_tokens(base: SharedModel, recomputing: bool) -> float:
-    """Return how many tokens a pass takes of several trees: on a CPU, more gain nothing."""
+    """Return how many tokens a pass takes of several trees."""
     tokens = pass_tokens(base, recomputing)
-    if base.device.type != "cpu":
-        return tokens
-    token_bytes = update_bytes(base, recomputing)
-    enough = min(CPU_TOKENS, CPU_BYTES / token_bytes)
-    fastest = max(CACHE_BYTES / token_bytes, enough)
-    return min(tokens, fastest)
+    if base.device.type == "cpu":
+        tokens = min(tokens, CPU_TOKENS)
+    return tokens
 
 
 def prompts_at_once(base: SharedModel, prompt: int, samples: int, limit: int) -> int:
     """Return how many prompts one decode takes. `prompt` is the number of tokens of the longest.
 
-    A prompt needs memory for four things: its pass, its keys and values, those of the responses,
-    and the logits of one token of each response. The plain way copies a prompt's keys and values
-    for each of its responses.
+    A prompt needs memory for its keys and values, those of its responses, and the logits of one
+    token of each. The plain way copies a prompt's keys and values for each of its responses.
     """
     if not base.takes_masks:
         return 1
     copies = samples
     if base.fast:
         copies = 1
-    size = 4  # policies/fast/ casts them on a CPU
-    if base.device.type == "cuda":
-        size = base.net.dtype.itemsize
     tokens = copies * prompt + samples * limit
-    cache = cache_numbers(base) * size * tokens
-    logits = samples * len(base.head.weight) * LOGIT_BYTES
-    needed = cache + logits + prompt * activation_bytes(base)
-    return max(1, share(base) // needed)
+    logits = samples * len(base.head.weight)
+    units = tokens * token_units(base) + 4 * logits
+    return max(1, DECODE[base.device.type] // units // 2**base.halved)
 
 
 def halving(bases: Sequence[SharedModel], work: Callable):

@@ -17,10 +17,10 @@ from helpers import (
     train_run,
 )
 from test_magrpo import make, rewarding
-from test_memory import scarce
+from test_memory import UNITS, scarce
 from test_policies import small_kind
 
-from policies import judging, logprobs
+from policies import judging, logprobs, memory
 from policies.judging import PLAIN, likelihoods
 from policies.logprobs import Row
 from training.reward_runner import Scorer
@@ -46,7 +46,7 @@ def test_answers_are_the_frozen_bases_log_probabilities(window, monkeypatch):
     """Whatever is asked beside. Where memory runs out, it asks less at once."""
     base = small_base(model=small_kind("mistral", sliding_window=window))
     scarce(monkeypatch, logprobs, "lay_out", 1)
-    monkeypatch.setattr(logprobs, "update_tokens", lambda base, *_: 400 / 2**base.halved)
+    monkeypatch.setattr(memory, "PASS", {"cpu": 400 * UNITS})
     questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("", "ABC"), ("HELLO", "")]
     answers = likelihoods(base, questions)
     assert len(answers[-1]) == 0

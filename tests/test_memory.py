@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from helpers import assert_same_gradients, small_base, uniforms, watch
+from helpers import VOCAB, assert_same_gradients, small_base, uniforms, watch
 from test_policies import gradients, turns_of
 
 from policies import decoding, logprobs, memory
@@ -24,33 +24,26 @@ def tokens(base):
     return [[response.tokens for response in responses] for responses in answers]
 
 
+UNITS = 64 + VOCAB / 4  # of a token in a pass
+
+
+def budget(monkeypatch, count):
+    """From now on a decode takes so many of these prompts."""
+    tokens = 2 * 9 + 2 * 8  # of each
+    units = 64 * tokens + 4 * 2 * VOCAB
+    monkeypatch.setattr(memory, "DECODE", {"cpu": count * units})
+
+
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     base = small_base()
     want = tokens(base)
     passes = watch(monkeypatch, decoding, "Rows")
-    monkeypatch.setattr(memory, "host", lambda: 2**30)
-    bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8)
-    monkeypatch.setattr(memory, "host", lambda: (count + 0.5) * bytes_of_one)
+    budget(monkeypatch, count)
     assert tokens(base) == want
     sizes = [len(prompts) for _, prompts, *_ in passes]
     assert sizes[0] == count
     assert sum(sizes) == 6
-
-
-def test_the_limits_of_every_group_of_this_process_count(tmp_path):
-    """A container shows its own group alone."""
-    files = {
-        "proc/self/cgroup": "1:cpu:/x\n0::/slurm/job/docker\n",
-        "sys/fs/cgroup/memory.max": "200\n",
-        "sys/fs/cgroup/slurm/memory.max": "max\n",
-        "sys/fs/cgroup/slurm/job/memory.max": "900\n",
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert sorted(memory.group_limits(tmp_path)) == [200, 900]
-    assert memory.group_limits(tmp_path / "a Mac") == []
 
 
 SHORTAGES = [
@@ -74,8 +67,7 @@ def scarce(monkeypatch, module, name, most, error=SHORTAGES[0]):
 @pytest.mark.parametrize("error", SHORTAGES)
 def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
     base = small_base()
-    bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8)
-    monkeypatch.setattr(memory, "host", lambda: bytes_of_eight)
+    budget(monkeypatch, 8)
     rows = turns_of([0, 1])[::7]
     answers = tokens(base)
     whole = gradients(base, rows)
@@ -83,7 +75,7 @@ def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
     scarce(monkeypatch, logprobs, "lay_out", 1, error)
-    monkeypatch.setattr(logprobs, "update_tokens", lambda base, *_: 400 / 2**base.halved)
+    monkeypatch.setattr(memory, "PASS", {"cpu": 400 * UNITS})
     halved = memory.halving([base], lambda: gradients(base, rows))
     assert_same_gradients(halved, whole)
     assert base.halved > 2
@@ -100,10 +92,8 @@ def test_what_less_at_once_does_not_mend_stands(most, error, halved, monkeypatch
     assert base.halved == halved
 
 
-@pytest.mark.parametrize(("tokens", "runs"), [(math.inf, 2), (16, 2), (15, 4)])  # kept of a pass
-def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(
-    tokens, runs, monkeypatch
-):
+@pytest.mark.parametrize("tokens", [math.inf, 16, 15])  # of a pass
+def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(tokens, monkeypatch):
     """It is used where it is asked for, and where a pass cannot hold a prompt and its response."""
     base = small_base()
     rows = [Row(0, tuple(range(2, 11)), [5, 6, 7, 8, 9, 10, 1], 0.5), Row(1, (3, 4), [9, 1], 0.3)]
@@ -111,12 +101,12 @@ def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(
     if tokens == math.inf:
         base.set_checkpointing()
     else:
-        room = (tokens + 0.1) * memory.update_bytes(base, False) / memory.SHARE["cpu"]
-        monkeypatch.setattr(memory, "host", lambda: room)
+        monkeypatch.setattr(memory, "PASS", {"cpu": (tokens + 0.1) * UNITS})
     layer = base.net.model.layers[0].mlp
     calls = watch(monkeypatch, layer, "forward")
     got = gradients(base, rows)
-    assert len(calls) == runs  # one pass that is run again, two passes, two that are run again
+    assert len(calls) == 2  # one pass that is run again, two passes, one that is run again
+    assert base.recomputing == (tokens != 16)
     assert_same_gradients(got, want)
 
 

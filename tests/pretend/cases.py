@@ -132,6 +132,12 @@ def test_graphs_decode_what_the_step_itself_decodes(agents, monkeypatch):
 # --- memory ---------------------------------------------------------------------------------------
 
 
+def budget(base, tokens):
+    """The budget of a pass of so many tokens."""
+    units = tokens * memory.PASS["cuda"] / memory.pass_tokens(base, False)
+    return {"cpu": units, "cuda": units}
+
+
 @pytest.mark.parametrize("rank", [4, 0])
 def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monkeypatch):
     """It gives the same gradients, and comes by itself where a pass cannot hold the prompt."""
@@ -141,8 +147,7 @@ def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monke
     grads = []
     kept = []
     for tokens in (404, 402):
-        room = tokens * memory.update_bytes(base, False)
-        monkeypatch.setattr(memory, "share", lambda base, room=room: room)
+        monkeypatch.setattr(memory, "PASS", budget(base, tokens))
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         grads.append(gradients(base, rows))
@@ -155,7 +160,7 @@ def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monke
 def test_checkpointing_comes_where_a_pass_cannot_hold_a_third_of_the_batch(monkeypatch):
     """Prompts have 400 tokens and a pass holds 500. A CPU does not mind many passes."""
     base = small_base([0]).to("cuda")
-    monkeypatch.setattr(memory, "share", lambda base: 500 * memory.update_bytes(base, False))
+    monkeypatch.setattr(memory, "PASS", budget(base, 500))
     rows = [Row(0, (3 + number,) * 400, [7, 8], 0.5) for number in range(4)]
     used = []
     for place, count in (("cuda", 3), ("cuda", 4), ("cpu", 4)):
