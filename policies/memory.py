@@ -92,7 +92,7 @@ def halving(bases: Sequence[SharedModel], work: Callable):
         except RuntimeError as error:  # the next try is outside, where nothing holds its tensors
             # cuBLAS says by its text that memory ran out
             short = isinstance(error, torch.OutOfMemoryError) or "ALLOC_FAILED" in str(error)
-            if not short or bases[0].halved == MOST_HALVINGS:
+            if not short or bases[0].halved >= MOST_HALVINGS:
                 raise
             for base in bases:
                 base.halved += 1

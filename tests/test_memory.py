@@ -82,11 +82,13 @@ def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("most", "error", "halved"), [(0, SHORTAGES[0], 20), (2, RuntimeError("assert"), 0)]
+    ("most", "error", "start", "halved"),  # 21: a team's work halved it once more than its own
+    [(0, SHORTAGES[0], 0, 20), (0, SHORTAGES[0], 21, 21), (2, RuntimeError("assert"), 0, 0)],
 )
-def test_what_less_at_once_does_not_mend_stands(most, error, halved, monkeypatch):
+def test_what_less_at_once_does_not_mend_stands(most, error, start, halved, monkeypatch):
     scarce(monkeypatch, decoding, "Rows", most, error)
     base = small_base()
+    base.halved = start
     with pytest.raises(RuntimeError, match=str(error)):
         tokens(base)
     assert base.halved == halved
