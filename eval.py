@@ -240,7 +240,7 @@ def table(args: Namespace) -> str:
     for settings, task, played in evaluate(args):
         from evaluation import measures
 
-        methods = measures.summarize(played, task.measures)
+        methods = measures.summarize(played, task.measures, task.schemes)
         whole = {"settings": settings, "methods": methods}
         for run in filter(None, args.runs):
             own = measures.of_run(methods, prefix(args, run))

@@ -61,6 +61,9 @@ class Task:
     # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
     # joint responses. A name without @k is the fraction of joint responses whose part exceeds 0.
     measures: ClassVar[dict[str, str]] = {}
+    # Names that `scheme` returns: each is written, as 0 where it did not occur. Others are from
+    # the time that they are met.
+    schemes: tuple[str, ...] = ()
 
     # Default of --turns, the largest number of times that an episode asks. Or a function of the
     # number of agents that returns it.
@@ -337,6 +340,10 @@ class CodeTask(Task):
         "metric/coop": "metric/coop",
         "accuracy@k": "metric/tests",
     }
+    schemes = (
+        *("unused", "wrapper", "decorator", "coordinator", "strategy filter", "fallback"),
+        "other",
+    )
 
     def __init__(
         self,

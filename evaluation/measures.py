@@ -39,10 +39,12 @@ def best_of_k(values: Collection[float], k: int) -> float:
     return total / math.comb(len(values), k)
 
 
-def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
+def summarize(
+    played: dict[str, list[dict]], measures: dict[str, str], schemes: Collection[str] = ()
+) -> dict:
     """Return the table {method: {measure: value}} of the records of each method.
 
-    `measures` are the task's. Greedy decoding's measures have the prefix greedy/. The difference of
+    `measures` and `schemes` are the task's. Greedy decoding's measures have the prefix greedy/. The difference of
     a return to the first method's is paired by problem.
     """
     records = list(itertools.chain(*played.values()))
@@ -52,6 +54,9 @@ def summarize(played: dict[str, list[dict]], measures: dict[str, str]) -> dict:
         rows.append(flat(record) | parts)
     frame = DataFrame(rows)
     frame = get_dummies(frame, columns=["scheme"], prefix_sep="/", dtype=float)
+    for name in schemes:
+        if f"scheme/{name}" not in frame:
+            frame[f"scheme/{name}"] = 0.0
     main = frame["greedy"].all()  # the decoding whose measures have no prefix
     problems = by_problem(frame, measures)
     returns = problems["return"].xs(main, level="greedy", drop_level=False)

@@ -95,4 +95,5 @@ def test_flags_are_recorded_as_they_hold_in_every_folder(tmp_path):
     flags = recorded(args)
     assert flags["data"] == str(tmp_path / "rows.jsonl")
     assert flags["model"] == [str(tmp_path / "model"), "tiny"]
+    assert flags["joint"] == "aligned"
     assert flags["reward"] == train.parse(["--reward", "code"]).reward == "code"

@@ -76,7 +76,8 @@ def test_a_part_that_a_response_or_a_method_lacks_is_0(whole):
         records[number]["turns"][0]["parts"] = {"cooperation": 1.5}
     other = record("b", 0, 0, True)
     other["turns"][0]["parts"] = {"style": 1.0}
-    a, b = measures.summarize({"a": records, "b": [other]}, OWN).values()
+    a, b = measures.summarize({"a": records, "b": [other]}, OWN, ["fallback"]).values()
+    assert a["scheme/fallback"] == b["scheme/fallback"] == 0
     assert (a["reward/tests"], a["metric/pass"], a["pass@1"]) == (0.25, 0.25, 0.25)
     assert (a["reward/style"], b["reward/tests"], b["pass@1"], b["coop_rate"]) == (0, 0, 0, 0)
     assert "return_se" not in {*a, *b}  # equal values, and a value alone, show no error

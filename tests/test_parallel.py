@@ -127,8 +127,10 @@ def reward(item, responses):
     return float(len(responses[0]) % 3)
 reward.maximum = 2.0
 class Alike(Coop):
+    seen = []  # of all processes' joint responses
     def scheme(self, item, responses):
-        if len(calls) > 20:
+        self.seen.append(item)
+        if len(self.seen) > 20:
             raise KeyError("alike")
 """
 

@@ -10,6 +10,7 @@ from blocks import blocks
 from code_pairs import GARBAGE
 
 from programs import schemes
+from tasks import CodeTask
 
 SOLVE = {"entry_point": "solve"}
 
@@ -87,6 +88,7 @@ ASIDE = """
 @pytest.mark.parametrize(("label", "body"), blocks(PROGRAMS) + blocks(ASIDE))
 def test_labels(label, body):
     assert schemes.classify(["", f"def solve(xs):\n{body}"], SOLVE) == label
+    assert label in CodeTask.schemes
 
 
 @pytest.mark.parametrize("name", GARBAGE)

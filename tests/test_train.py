@@ -153,6 +153,7 @@ def test_a_run_writes_what_it_promises(trained, tmp_path):
     assert 0 <= metrics[0]["return"] <= 1
     schemes = [value for name, value in metrics[0].items() if name.startswith("scheme/")]
     assert sum(schemes) == pytest.approx(1)
+    assert len(schemes) == len(CodeTask.schemes)
     samples = lines(trained, "samples.jsonl")
     assert {row["step"] for row in samples} == {0}
     summary = read_json(trained / "summary.json")

@@ -39,11 +39,13 @@ def resolve(args) -> None:
     args.template_arg = dict(args.template_arg or ())
     args.task_arg = dict(args.task_arg or ())
     args.freeze = sorted(set(args.freeze or ()))
+    if args.joint == 1:
+        args.joint = "aligned"  # it has two names
     if args.joint is None:
         args.joint = JOINTS if args.num_agents > 2 else "cross"
     if args.optimism is None:  # it trusts partners who learn
         learning = args.num_agents - len(args.freeze)
-        args.optimism = float(learning >= 2 and args.joint not in (1, "aligned"))
+        args.optimism = float(learning >= 2 and args.joint != "aligned")
     if wrong := conflict(args):
         raise Mistake(wrong)
     reward = make_task(args).reward

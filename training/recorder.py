@@ -157,6 +157,7 @@ class Recorder(L.Callback):
         module.team.set_date(self.record["date"])
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
         self.saved = self.recorded = module.global_step
+        self.zeros["step"] |= {f"scheme/{name}": 0.0 for name in module.rollout.task.schemes}
         if self.line:  # the evaluation on dev was stopped
             self.end_step(trainer, module)
         if not self.summary["before"]:
