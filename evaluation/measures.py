@@ -44,8 +44,8 @@ def summarize(
 ) -> dict:
     """Return the table {method: {measure: value}} of the records of each method.
 
-    `measures` and `schemes` are the task's. Greedy decoding's measures have the prefix greedy/. The difference of
-    a return to the first method's is paired by problem.
+    `measures` and `schemes` are the task's. Greedy decoding's measures have the prefix greedy/. The
+    difference of a return to the first method's is paired by problem.
     """
     records = list(itertools.chain(*played.values()))
     ends = [record["turns"][-1]["parts"] for record in records]

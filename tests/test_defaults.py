@@ -91,8 +91,8 @@ def test_a_run_s_agents_find_their_bases_in_a_team_of_another_order(tmp_path):
 def test_flags_are_recorded_as_they_hold_in_every_folder(tmp_path):
     copied_model(tmp_path / "model")
     Path("rows.jsonl").touch()
-    args = train.parse(["--task", "humaneval", "--data", "rows.jsonl", "--model", "model", "tiny"])
-    flags = recorded(args)
+    argv = "--task humaneval --data rows.jsonl --model model tiny --joint 1"
+    flags = recorded(train.parse(argv.split()))
     assert flags["data"] == str(tmp_path / "rows.jsonl")
     assert flags["model"] == [str(tmp_path / "model"), "tiny"]
     assert flags["joint"] == "aligned"
