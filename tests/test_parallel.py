@@ -116,7 +116,6 @@ def test_a_signal_to_one_process_ends_both_and_the_run_goes_on(
 
 FAILS = """
 import os, time
-from tasks import Coop
 from training import threads
 threads.LIMIT = 3
 calls = []
@@ -126,12 +125,13 @@ def reward(item, responses):
         BAD
     return float(len(responses[0]) % 3)
 reward.maximum = 2.0
-class Alike(Coop):
-    seen = []  # of all processes' joint responses
-    def scheme(self, item, responses):
-        self.seen.append(item)
-        if len(self.seen) > 20:
-            raise KeyError("alike")
+"""
+
+
+ALIKE = """
+from magrpo import MAGRPO
+update = MAGRPO.update
+MAGRPO.update = lambda self: update(self) if self.global_step < 3 else {}["alike"]
 """
 
 
@@ -141,15 +141,14 @@ class Alike(Coop):
     [
         ("raise ValueError('not this')", "line 9, in reward"),
         ("time.sleep(9999)", "did not answer within"),
-        ("pass", "KeyError: 'alike'"),
+        ("pass", "KeyError: 'alike'"),  # in both, at one step
     ],
 )
 def test_a_reward_that_fails_in_one_process_ends_both_and_loses_no_step(bad, said, tmp_path):
     path = tmp_path / "run"
     plugin = tmp_path / "mine.py"
-    plugin.write_text(FAILS.replace("BAD", bad))
-    task = f"--task {plugin}:Alike" if bad == "pass" else ""
-    argv = f"{task} --max-steps 50 --save-every 100 --reward {plugin}:reward --run {path}"
+    plugin.write_text(FAILS.replace("BAD", bad) + ALIKE * (bad == "pass"))
+    argv = f"--max-steps 50 --save-every 100 --reward {plugin}:reward --run {path}"
     code, errors = end(start(TWO, argv))
     assert code in (1, 2)
     assert errors.count(said) == 1
