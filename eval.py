@@ -45,7 +45,7 @@ from policies.model_names import DEVICE, located
 from rewards import largest_return
 from train import COUNT, SIZE
 from training import run_folder
-from training.defaults import resolve
+from training.defaults import resolve, resolve_reward
 from training.flags import Parser, add_field, part_of
 from training.items import check_items, digest
 from training.plugins import find_reward, make_task
@@ -147,6 +147,7 @@ def run_flags(args: Namespace, directory: Path | None) -> train.Args:
     flags = train.Args(**recorded)
     flags.engine = args.engine  # not the run's
     resolve(flags)
+    resolve_reward(flags)
     return flags
 
 

@@ -21,7 +21,7 @@ from policies.model_names import DEVICE, TeamOptions, find_model, located
 from rewards import REWARDS
 from tasks import DEFAULT, TASKS
 from training import run_folder
-from training.defaults import agent_folders, resolve, resolve_bits
+from training.defaults import agent_folders, resolve, resolve_bits, resolve_reward
 from training.flags import (
     Parser,
     assignment,
@@ -287,6 +287,8 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
     """
     run = Args(**recorded_flags(directory))
     resolve(run)
+    resolve_reward(run)
+    resolve_reward(args)
     if args.engine and run.engine:
         run.engine = args.engine  # a server may have moved
     if args.bits is None:
@@ -325,6 +327,7 @@ def prepare(args: Args):
     """
     if args.logger == "wandb":
         import wandb  # noqa: F401  (an error before the models are loaded)
+    resolve_reward(args)
     task = make_task(args)
     reward = find_reward(task)
     for name in args.model:

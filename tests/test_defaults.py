@@ -92,8 +92,10 @@ def test_flags_are_recorded_as_they_hold_in_every_folder(tmp_path):
     copied_model(tmp_path / "model")
     Path("rows.jsonl").touch()
     argv = "--task humaneval --data rows.jsonl --model model tiny --joint 1"
-    flags = recorded(train.parse(argv.split()))
+    args = train.parse(argv.split())
+    defaults.resolve_reward(args)
+    flags = recorded(args)
     assert flags["data"] == str(tmp_path / "rows.jsonl")
     assert flags["model"] == [str(tmp_path / "model"), "tiny"]
     assert flags["joint"] == "aligned"
-    assert flags["reward"] == train.parse(["--reward", "code"]).reward == "code"
+    assert flags["reward"] == "code"  # as with --reward code

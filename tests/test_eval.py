@@ -265,6 +265,7 @@ def test_models_without_a_run_make_a_team_of_their_number():
 
 def test_a_run_s_table_is_written_when_it_was_played(team, solo, tmp_path, monkeypatch):
     first, other = (shutil.copytree(team, tmp_path / name) for name in "ab")
+    (other / "eval.json").unlink(missing_ok=True)
     play = players.play_run
 
     def stopped(flags, run, *options):

@@ -48,8 +48,12 @@ def resolve(args) -> None:
         args.optimism = float(learning >= 2 and args.joint != "aligned")
     if wrong := conflict(args):
         raise Mistake(wrong)
+
+
+def resolve_reward(args) -> None:
+    """Fill in --reward, the task's own where it was not given. The task is made for it."""
     reward = make_task(args).reward
-    if isinstance(reward, str):  # else `find_reward` refuses it
+    if isinstance(reward, str):  # else `find_reward` says what is missing
         args.reward = plug_in(reward)
 
 
