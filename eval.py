@@ -153,12 +153,14 @@ def run_flags(args: Namespace, directory: Path | None) -> train.Args:
 
 def agreed(flags_of: dict[Path | None, train.Args]) -> dict:
     """Return the flags that say what a return means. ValueError: the runs do not agree in them."""
-    first, *others = flags_of
-    settings = {name: getattr(flags_of[first], name) for name in ALIKE}
-    for run in others:
-        for name, value in settings.items():
-            if getattr(flags_of[run], name) != value:
-                raise Mistake(f"{run} and {first} differ in --{name.replace('_', '-')}")
+    settings: dict = {}
+    for run, flags in flags_of.items():
+        for name in ALIKE:
+            value = getattr(flags, name)
+            if isinstance(value, list) and len({*value}) == 1:
+                value = value[0]  # of each agent
+            if settings.setdefault(name, value) != value:
+                raise Mistake(f"{run} has another --{name.replace('_', '-')} than the runs before")
     return settings
 
 
