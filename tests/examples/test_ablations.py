@@ -1,42 +1,69 @@
-"""Every ablation applies to a clean copy and trains there; what it computes is checked against
-literals: python -m pytest tests/examples/test_ablations.py
+"""Every diff applies to a clean copy and trains there; what it computes is checked by literals:
+python -m pytest tests/examples/test_ablations.py
 """
 
 import importlib.util
+import itertools
 import math
 import os
+import re
 import shutil
+import signal
 import sys
 from types import SimpleNamespace
 
 import pytest
+import test_magrpo
 import torch
-from helpers import ROOT, output_of
+from helpers import ROOT, assert_close, flags, output_of, small_model, started
+from test_faults import wait, written
+from test_magrpo import long_answers, make
+from test_train import assert_same_run
 
+import magrpo
 from policies.decoding import Response
+from policies.team import Team
 from training.run_folder import read_records
 
-DIFFS = sorted((ROOT / "examples/ablations").glob("*.diff"))
-CHOSEN = {"median": "--advantage median", "maxrl": "--advantage maxrl"}
+DIFFS = sorted((ROOT / "examples").glob("[ac][br]*/*.diff"))  # ablations/ and credit/
+CHOSEN = {
+    "median": "--advantage median",
+    "maxrl": "--advantage maxrl",
+    "pooled": "--advantage pooled --reward examples/own_pay.py:alone",
+    "counterfactual": "--advantage batch --reward examples/own_pay.py:difference",
+    "turn_index": "--advantage turn --turns 2 --branching chain",
+    "critic": "--advantage central --num-generations 1",
+}
 SMALL = "--batch-size 2 --num-generations 4 --eval-limit none --max-new-tokens 24 --max-steps 2"
 LEFT_BEHIND = shutil.ignore_patterns(".*", "runs", "tests", "docs", "bench", "__pycache__")
 
 
+ALONE = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
+
+
+def applied(folder, diff):
+    """Copy the sources, and apply the diff. Return the flags that choose it."""
+    shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
+    if not diff:
+        return []
+    output_of(["git", "apply", diff], cwd=folder)
+    return CHOSEN.get(diff.stem, "").split()
+
+
 def run(folder, diff):
     """The metrics of two steps of a copy of the sources, with the diff applied."""
-    chosen = []
-    shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
-    if diff:
-        output_of(["git", "apply", diff], cwd=folder)
-        chosen = CHOSEN.get(diff.stem, "").split()
+    chosen = applied(folder, diff)
     command = [sys.executable, "train.py", *SMALL.split(), *chosen, "--run", "x"]
-    output_of(command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    output_of(command, cwd=folder, env=ALONE)
     return read_records(folder / "runs/x/metrics.jsonl")
 
 
 @pytest.mark.parametrize("diff", DIFFS, ids=lambda diff: diff.stem)
 def test_it_applies(diff):
     output_of(["git", "apply", "--check", diff], cwd=ROOT)
+    changes = re.findall("^[+-](?![+-])", diff.read_text(), re.MULTILINE)
+    if diff.parent.name == "credit":
+        assert len(changes) <= {"critic": 90}.get(diff.stem, 20)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +86,7 @@ def test_it_trains_otherwise(diff, plain, tmp_path):
 def patched(name, folder):
     """The module magrpo with a diff applied. What it imports is not patched."""
     shutil.copy(ROOT / "magrpo.py", folder)
-    diff = ROOT / f"examples/ablations/{name}.diff"
+    [diff] = [diff for diff in DIFFS if diff.stem == name]
     output_of(["git", "apply", "--include", "magrpo.py", diff], cwd=folder)
     spec = importlib.util.spec_from_file_location(f"magrpo_{name}", folder / "magrpo.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -125,3 +152,154 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
     stub = SimpleNamespace(groups=lambda: [[last]], algorithm=module.Algorithm())
     module.MAGRPO.set_advantages(stub)
     torch.testing.assert_close(last.advantages, table("-28.5 28.5 0 | -28 0 28"))
+
+
+# --- credit ---------------------------------------------------------------------------------------
+
+
+def test_pooled_agents_have_one_baseline(tmp_path):
+    """Who earns more than its partner has a positive advantage for each response."""
+    got = patched("pooled", tmp_path).advantages(table("0 2 | 4 6"), "pooled")
+    torch.testing.assert_close(got, table("-3 -1 | 1 3") / (5**0.5 + 1e-4))
+
+
+def nodes_of(module, *returns):
+    """Nodes of the returns (n, S) that are written."""
+    nodes = []
+    for rows in returns:
+        node = module.Node(0, {}, (), [], {}, [], table(rows).shape[1], parts=[{"reward": 1.0}])
+        node.returns = table(rows)
+        nodes.append(node)
+    return nodes
+
+
+def test_counterfactual_credit_is_over_the_deviation_of_the_batch(tmp_path):
+    module = patched("counterfactual", tmp_path)
+    nodes = nodes_of(module, "0 2 | 5 5", "4 6 | 5 5")
+    algorithm = module.Algorithm(advantage="batch")
+    stub = SimpleNamespace(groups=lambda: [[node] for node in nodes], algorithm=algorithm)
+    stub.turns = [nodes]
+    module.MAGRPO.set_advantages(stub)
+    torch.testing.assert_close(nodes[0].advantages, table("-3 -1 | 0 0") / (5**0.5 + 1e-4))
+    torch.testing.assert_close(nodes[1].advantages, table("1 3 | 0 0") / (5**0.5 + 1e-4))
+
+
+def test_a_baseline_of_turns_is_subtracted_as_often_as_a_line_has_turns(tmp_path):
+    """Three lines of one agent. They earn 1, 2, 6 at turn 0. Two go on and earn 10 and 20."""
+    module = patched("turn_index", tmp_path)
+    root, *later = nodes_of(module, "6 12 6", "10", "20")
+    root.children = [*later, None]
+    for node in later:
+        node.values = node.returns[:, 0]
+    stub = SimpleNamespace(groups=lambda: [[root], later])
+    stub.algorithm = module.Algorithm(advantage="turn")
+    stub.rollout = SimpleNamespace(episode=module.Episode(gamma=0.5))
+    stub.later = lambda node, name: module.MAGRPO.later(stub, node, name)
+    module.MAGRPO.set_advantages(stub)
+    assert [float(node.advantages) for node in later] == [-5, 5]
+    torch.testing.assert_close(root.advantages, table("-4.5 1.5 3"))
+
+
+@pytest.mark.parametrize(
+    ("begun", "text", "credit"),  # 1 for a character that has credit
+    [
+        ("", "x = 1\ndef aux(n):\n    return n\nn", "000000" + 24 * "1" + "00"),
+        ("def aux(n):", "\n    return n", 13 * "1"),
+        ("", "K = 2\n\ndef aux(n):\n    return K", "11111" + "00" + 24 * "1"),
+        ("", "def aux(", 8 * "1"),
+    ],
+)
+def test_a_token_outside_of_what_the_program_keeps_has_no_credit(begun, text, credit, tmp_path):
+    """Here a token is a character. One stands for a text that ends the response, one for its end.
+    A text of which nothing is kept counts whole."""
+    module = patched("token_credit", tmp_path)
+    size = len(text)
+    spans = [(number, number + 1) for number in range(size + 1)]
+    codec = SimpleNamespace(spans=lambda tokens: [*spans, (size + 1, size + 1)])
+    team = SimpleNamespace(size=2, base_of=[SimpleNamespace(codec=codec)])
+    task = SimpleNamespace(begin=lambda agent, item: begun)
+    stub = SimpleNamespace(team=team, rollout=SimpleNamespace(task=task))
+    item = {"entry_point": "solve", "prompt": "def solve(xs):\n"}
+    node = SimpleNamespace(item=item)
+    response = SimpleNamespace(text=begun + text, tokens=[])
+    got = module.MAGRPO.credit(stub, node, 0, response)
+    assert got.tolist() == list(map(float, credit + "11"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "argv"),
+    [
+        ("central", "--num-generations 1"),
+        ("decentral", "--turns 2 --branching chain"),
+        ("central", "--turns 2 --gamma 0.5 --kl-coef 0.1"),
+    ],
+)
+def test_a_critic_is_subtracted_and_then_fitted_to_the_returns(mode, argv, tmp_path, monkeypatch):
+    """Also where memory runs out in the update, which is then done again."""
+
+    def chosen(*argv):
+        args = flags(*argv)
+        args.advantage = mode
+        return args
+
+    forked = patched("critic", tmp_path).MAGRPO
+    monkeypatch.setattr(forked, "global_step", 0, raising=False)
+    monkeypatch.setattr(magrpo, "MAGRPO", forked)
+    monkeypatch.setattr(test_magrpo, "flags", chosen)
+    score = Team.score
+    fails = iter([True])
+
+    def short_of_memory(team, rows, *args, **options):
+        score(team, rows, *args, **options)
+        if next(fails, False):
+            raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(Team, "score", short_of_memory)
+    module = make(long_answers, "--grad-clip 0 --advantage none", argv, maximum=20.0)
+    head = module.critic.head
+    weight = torch.randn(head.weight.shape)
+    bias = torch.randn(2)
+    head.weight.data.copy_(weight)
+    head.bias.data.copy_(bias)
+    if mode == "decentral":
+        size = weight.shape[1] // 2
+        weight[0, size:] = weight[1, :size] = 0.0
+    leaves = [weight.requires_grad_(), bias.requires_grad_()]
+    module.training_step(0, 0)
+    base = small_model()  # without adapters
+    loss = 0.0
+    nodes = [*itertools.chain(*module.turns)]
+    for node in nodes:
+        states = []
+        for prompt in node.prompts:
+            hidden = base(torch.tensor([prompt]), output_hidden_states=True).hidden_states[-1]
+            centred = hidden[0, -1] - hidden[0, -1].mean()
+            states.append(centred / (centred.square().mean() + 1e-5).sqrt() / len(centred))
+        values = weight @ torch.cat(states).detach() + bias
+        assert_close(node.advantages, node.returns - 20 * values.detach()[:, None])
+        target = node.returns.mean(1) / 20
+        loss = loss + (values - target.float()).square().sum() / len(nodes) / 2
+    gradients = torch.autograd.grad(loss, leaves)
+    if mode == "decentral":
+        gradients[0][0, size:] = gradients[0][1, :size] = 0.0
+    assert_close(head.weight.grad, gradients[0])
+    assert_close(head.bias.grad, gradients[1])
+    assert module.scalars["critic/loss"] == pytest.approx(float(loss.detach()), rel=1e-4)
+    assert not next(fails, False)
+
+
+@pytest.mark.slow
+def test_a_run_with_a_critic_that_was_killed_goes_on_exactly(tmp_path):
+    code = tmp_path / "code"
+    [diff] = [diff for diff in DIFFS if diff.stem == "critic"]
+    applied(code, diff)
+    argv = f"{SMALL} --turns 2 --branching chain --advantage decentral --max-steps 4 --save-every 1"
+    command = [sys.executable, "train.py", *argv.split(), "--run"]
+    output_of([*command, "whole"], cwd=code, env=ALONE)
+    process = started([*command, "killed"], cwd=code, env=ALONE)
+    killed = code / "runs/killed"
+    wait(process, lambda: written(killed) > 1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    output_of([*command, "killed"], cwd=code, env=ALONE)
+    assert_same_run(killed, code / "runs/whole")
