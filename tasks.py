@@ -317,7 +317,11 @@ def below(text: str, prompt: Prompt) -> Prompt:
     if isinstance(prompt, str):
         return f"{text}\n\n{prompt}"
     *before, last = prompt
-    return [*before, last | {"content": f"{text}\n\n{last['content']}"}]
+    above = f"{text}\n\n"
+    content = last["content"]
+    if isinstance(content, list):  # parts
+        return [*before, last | {"content": [{"type": "text", "text": above}, *content]}]
+    return [*before, last | {"content": above + content}]
 
 
 # --------------------------------------------------------------------------------------------------

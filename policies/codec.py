@@ -66,7 +66,7 @@ class Codec:
         text that spells a control token is ordinary text, so that nobody can write into another's
         role. A prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
         """
-        messages = prompt
+        messages: Any = prompt
         if isinstance(prompt, str):
             if not chat:
                 self.raw = True
@@ -182,8 +182,8 @@ class Codec:
     @functools.cached_property
     def bytes(self) -> set[int]:
         """Return the tokens that are a byte. A decoder takes a run of them as a whole."""
-        vocabulary = self.tokenizer.get_vocab()
-        return {vocabulary[name] for name in vocabulary if re.fullmatch("<0x..>", name)}
+        vocabulary = self.tokenizer.get_vocab().items()
+        return {token for name, token in vocabulary if re.fullmatch("<0x..>", name)}
 
     def end_at(self, stop: str | Sequence[str]) -> None:
         """Let responses end with the first token that completes one of these texts, too."""

@@ -15,9 +15,10 @@ from tokenizers.pre_tokenizers import Metaspace, Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from policies import Mistake
-from policies.codec import turn_end
+from policies.codec import as_text, turn_end
 from policies.loading import load_model
 from policies.model_names import EMBEDDED
+from tasks import below
 
 ROLES = ["<|user|>", "<|system|>", "<|end|>"]  # added, and not special
 BYTES = [f"<0x{number:02X}>" for number in range(256)]
@@ -141,10 +142,17 @@ def test_a_response_ends_at_the_first_token_that_ends_it_whatever_follows(kind):
         assert [start for start, _ in spans] == [0, *[end for _, end in spans[:-1]]]
 
 
-def test_a_character_belongs_to_the_token_that_completes_it():
-    codec = codec_of(unigram("first"))
-    tokens = [*codec.literal("x漢 the"), codec.tokenizer.eos_token_id]
-    assert codec.spans(tokens) == [(0, 1), (1, 1), (1, 1), (1, 2), (2, 6), (6, 6)]
+@pytest.mark.parametrize("kind", ["bytes", "first"])
+def test_a_character_belongs_to_the_token_that_completes_it(kind):
+    codec = codec_of(MAKERS[kind]())
+    text = "x漢漢 the é"
+    tokens = [*codec.literal(text), codec.tokenizer.eos_token_id]
+    start = 0
+    for size, span in enumerate(codec.spans(tokens), 1):
+        written = codec.text_of(tokens[:size]).rstrip("\ufffd")
+        end = max(start, len(written))  # more bytes may break what was a character
+        assert span == (start, end)
+        start = end
 
 
 LOOP = "{{% for m in messages %}}<|user|>{}<|end|>{{% endfor %}}"
@@ -183,7 +191,7 @@ def test_every_message_stands_in_the_prompt(body, shown):
         if shown.startswith("<"):
             ids = codec.ids(chat, True)
             assert tokenizer.decode(ids) == shown
-            assert tokenizer.eos_token_id not in ids
+            assert tokenizer.convert_tokens_to_ids("</s>") not in ids
             assert codec.template == template
         else:
             with pytest.raises(Mistake, match=shown):
@@ -192,6 +200,12 @@ def test_every_message_stands_in_the_prompt(body, shown):
         assert turn_end(tokenizer) == tokenizer.convert_tokens_to_ids("<|end|>")
     with pytest.raises(Mistake, match="has to be text"):
         codec.ids([{"role": "user", "content": [{"type": "image"}]}], True)
+
+
+def test_a_baseline_shows_a_text_above_a_message_in_parts():
+    parts = [{"role": "user", "content": [{"type": "text", "text": "b"}]}]
+    text = [{"role": "user", "content": "b"}]
+    assert as_text(below("a", parts)) == as_text(below("a", text)) == "[user] a\n\nb"
 
 
 def test_what_a_tokenizer_is_warned_of_is_one_line(monkeypatch, capsys):
