@@ -3,7 +3,6 @@
 import contextlib
 import io
 import logging
-import math
 import os
 import sys
 from logging.handlers import BufferingHandler
@@ -116,12 +115,11 @@ def check(base: SharedModel) -> None:
     name = type(base.net).__name__
     reach = base.reach
     base.reach = 0
-    gap, reason = gap_in_words(base)
-    if not gap < 10 * base.tolerance:
-        raise Mistake(f"{name} cannot be trained here: one token after the other, {reason}")
-    base.noise = max(base.noise, gap)  # a deep model rounds more often
+    fault = fault_of(base, 10 * base.tolerance)
+    if fault:
+        raise Mistake(f"{name} cannot be trained here: one token after the other, {fault}")
     base.reach = reach
-    fault = fault_of(base)
+    fault = fault_of(base, base.tolerance)  # a deep model rounds more often
     if fault:
         base.run_one_by_one()
         print(
@@ -130,22 +128,19 @@ def check(base: SharedModel) -> None:
         )
 
 
-def fault_of(base: SharedModel) -> str:
-    """Return what is wrong with the way to run a base. If nothing is, set its noise."""
-    gap, reason = gap_in_words(base)
-    if not gap < base.tolerance:
-        return reason
-    base.noise = max(base.noise, gap)
-    return ""
+def fault_of(base: SharedModel, most: float) -> str:
+    """Return what is wrong with the way to run a base: it fails, or its gap is `most` or larger.
 
-
-def gap_in_words(base: SharedModel) -> tuple[float, str]:
-    """Return the mean gap, inf where the model fails, and what is wrong with the model."""
+    If nothing is wrong, the gap counts as the base's noise.
+    """
     try:
         gap = mean_gap(base)
     except Exception as error:  # of a model's own code: many kinds
-        return math.inf, f"it fails: {error!s:.120}"
-    return gap, f"its log-probabilities are {gap:.2g} off"
+        return f"it fails: {error!s:.120}"
+    if not gap < most:
+        return f"its log-probabilities are {gap:.2g} off"
+    base.noise = max(base.noise, gap)
+    return ""
 
 
 def mean_gap(base: SharedModel) -> float:

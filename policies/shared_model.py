@@ -73,7 +73,7 @@ class SharedModel(nn.Module):
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
         exact = model.dtype == torch.float32 and not self.int8
         self.noise = NOISE if exact else NOISE_16
-        self.mixed_noise = 0.0  # of a mixed precision, measured when it is used
+        self.mixed = False  # whether this is the noise of a mixed precision
         self.checkpointing = False  # whether the update always uses gradient checkpointing
         self.recomputing = False  # whether it does now
         self.halved = 0  # how often memory ran out (policies/memory.py)
@@ -136,10 +136,7 @@ class SharedModel(nn.Module):
     @property
     def tolerance(self) -> float:
         """Return a mean difference of log-probabilities, in nats, that rounding does not reach."""
-        noise = self.noise
-        if torch.is_autocast_enabled(self.device.type):
-            noise = max(noise, self.mixed_noise)
-        return 3 * noise
+        return 3 * self.noise
 
     @property
     def takes_masks(self) -> bool:

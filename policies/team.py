@@ -117,8 +117,9 @@ class Team(nn.Module):
             base_rows = [row for row in rows if row.agent in base.agents]
             shares = processes.gather(gaps(base_rows))  # so that all processes decide the same
             differences = torch.cat(shares).abs()
-            if torch.is_autocast_enabled(base.device.type) and not base.mixed_noise:
-                base.mixed_noise = max(NOISE_16, mean_gap(base))
+            if torch.is_autocast_enabled(base.device.type) and not base.mixed:
+                base.mixed = True
+                base.noise = max(base.noise, NOISE_16, mean_gap(base))
             gap = differences.mean()
             if len(differences) and not gap <= base.tolerance:
                 sampler = type(base.net).__name__

@@ -24,7 +24,7 @@ def accelerate(bases: Iterable[SharedModel]) -> None:
         if not is_known(base.net.config) or not base.takes_masks:
             continue
         base.fast = Fast(base)
-        fault = fault_of(base)
+        fault = fault_of(base, base.tolerance)
         if fault:
             base.fast = None
             name = type(base.net).__name__
