@@ -207,7 +207,7 @@ WRONG = [  # what each sample of an answer is, how many are lost, what the one l
     ({}, 1, "2 choices for n = 3"),
     ({"index": 0}, 0, "3 choices for n = 3"),
     ({"finish_reason": "abort"}, 0, "no whole response.*abort"),
-    ({"token_ids": None}, 0, "TypeError"),
+    ({"token_ids": None}, 0, "no whole response"),
     ({"token_ids": []}, 0, "no whole response"),
     ({"token_ids": [VOCAB]}, 0, "not 8 ids of 24 tokens at most"),
     ({"logprobs": {}}, 0, "KeyError"),
