@@ -1,0 +1,210 @@
+"""Episodes that are generators: what is shown, scored and remembered, and workflows around a task.
+What a play may not do is in test_plugins.py. python -m pytest tests/test_episodes.py
+"""
+
+import itertools
+import threading
+import time
+
+import pytest
+from test_magrpo import Echo, long_answers, make, step
+
+import tasks
+from tasks import Discussion, InTurn, Task
+from training.episodes import follow
+from training.held_out import evaluate, sample_record
+from training.metrics import measure
+from training.report import describe
+
+WORD = {"word": "A"}
+
+
+def asked(task, *turns):
+    """Return the prompts after these answers."""
+    history = []
+    for texts in turns:
+        history.append((follow(task, WORD, history).asked, texts))
+    return follow(task, WORD, history).asked
+
+
+def test_by_default_an_agent_reads_its_own_texts_and_the_feedback_alone():
+    turns = [["a", "b"], ["c", "d"]]
+    assert asked(Echo(), *turns) == {0: "A:0:a!0c!0", 1: "A:1:b!1d!1"}
+    for turn in (0, 1):  # another text of agent 1 changes nothing for agent 0
+        other = [list(texts) for texts in turns]
+        other[turn][1] = "another"
+        assert asked(Echo(), *other)[0] == "A:0:a!0c!0"
+
+
+class Chat(Echo):
+    """Two agents, then agent 1 alone, whatever they answer. Their prompts are chats."""
+
+    per_episode = True
+
+    def play(self, item):
+        texts = yield {agent: [{"role": "user", "content": f"{agent}?"}] for agent in (0, 1)}
+        yield texts
+        texts = yield {1: [{"role": "system", "content": "s"}, {"role": "user", "content": "!"}]}
+        return texts
+
+
+def inside(workflow, task, turns=1):
+    """Return the task inside a workflow, as `make_task` makes it."""
+    wrapped = type("Wrapped", (workflow, task), {})()
+    wrapped.turns = turns * wrapped.asks
+    return wrapped
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+A, B = "Agent 0 wrote:\na", "Agent 1 wrote:\nb"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "task", "turns"),  # the answers of a turn, and the prompts that follow
+    [
+        (InTurn, Echo, [["a", ""], {1: f"{A}\n\nA:1:"}, ["", "b"], {0: "A:0:a!0"}]),
+        (Discussion, Echo, [["a", "b"], {0: f"A:0:a{B}", 1: f"A:1:b{A}"}, ["c", "d"]]),
+        (Discussion, Echo, [*[["a", "b"]] * 2, {0: f"A:0:a{B}a!0", 1: f"A:1:b{A}b!1"}]),
+        (InTurn, Chat, [["a", ""], {1: [user(f"{A}\n\n1?")]}, ["", "b"]]),
+        (Discussion, Chat, [["a", "b"], {a: [user(f"{A}\n\n{B}\n\n{a}?")] for a in (0, 1)}]),
+    ],
+)
+def test_a_workflow_goes_around_any_task(workflow, task, turns):
+    wrapped = inside(workflow, task, turns=2)
+    for place, prompts in enumerate(turns):
+        if isinstance(prompts, dict):
+            answers = [texts for texts in turns[:place] if isinstance(texts, list)]
+            assert asked(wrapped, *answers) == prompts
+    assert wrapped.scored(2 * wrapped.asks) == (1 if task is Chat else 2)
+
+
+@pytest.mark.parametrize("workflow", [InTurn, Discussion])
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+def test_a_workflow_is_trained_over_several_turns(workflow, branching):
+    task = inside(workflow, Echo, turns=2)
+    module = step(make(long_answers, f"--turns {task.turns} --branching {branching}", task=task))
+    assert [any(map(any, (node.parts for node in nodes))) for nodes in module.turns] == [0, 1] * 2
+    for nodes in module.turns[1::2]:
+        for node in nodes:
+            record = node.steps[node.aligned(0)].scored[1]
+            own = sample_record(node, 0)["responses"]
+            assert record[1] == own[1]
+            assert record[0] == own[0] or (workflow is InTurn and own[0] == "")
+    held_out, _ = evaluate(module, module.problems[:1])
+    assert 0 < held_out["return"] < 1
+
+
+class Varying(Echo):
+    """Agent 0 says by its length who answers next, and whether another answer follows."""
+
+    per_episode = True
+
+    def play(self, item):
+        first, _ = yield {0: f"{item['word']}:"}
+        more = 1 + len(first) % 2
+        for number in range(more):
+            texts = yield {len(first) % 2: f"{number}?"}
+        return texts
+
+
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+def test_a_router_decides_who_answers_and_how_often(branching):
+    """gamma does not count the turns without a score, here nor in the held-out evaluation."""
+    argv = f"--turns 3 --gamma 0.5 --branching {branching}"
+    module = step(make(lambda item, texts: 1.0, argv, task=Varying(), maximum=1.0))
+    roots, seconds, thirds = module.turns
+    speakers = set()
+    for node in seconds:
+        first = node.history[0][1][0]
+        speakers.update(node.asked)
+        assert node.asked.keys() == {len(first) % 2}
+        assert any(node.parts) == (len(first) % 2 == 0)
+        assert any(node.children) == len(first) % 2
+    assert speakers == {0, 1}
+    assert {node.value for node in (*roots, *seconds, *thirds)} == {1.0}
+    assert evaluate(module, module.problems)[0]["return"] == 1
+    assert measure(module)["too_long"] == 0
+    assert {len(row.tokens) > 0 for row in module.rows()} == {True}
+
+
+class Short(Task):
+    """Pays by itself, at once or never."""
+
+    maximum = 9.0
+
+    def play(self, item):
+        texts = yield {0: "a", 1: "b"}
+        if item["word"] != "never":
+            yield {"part": float(len(texts[0])), "agent/1": 0.5}
+
+
+def test_a_play_may_pay_by_itself(capsys):
+    items = [{"word": "now"}]
+    task = Short()
+    task.items = lambda split: items
+    module = make(long_answers, task=task)
+    with pytest.raises(ValueError, match="pays by itself: leave out the reward"):
+        step(module)
+    module.rollout.reward.reward = task
+    metrics = measure(step(module))
+    assert metrics["agent/1/reward"] == 0.5
+    assert metrics["return"] == pytest.approx((metrics["reward/part"] + 0.25) / 1e4)
+    assert "agents may see partners' texts" in describe(module)
+    items[0]["word"] = "never"
+    with pytest.raises(ValueError, match="no turn of 1 was scored"):
+        measure(step(module))
+
+
+def test_a_turn_without_a_score_is_not_played_for_all_combinations():
+    played = []
+
+    class Late(Echo):
+        per_episode = True
+
+        def play(self, item):
+            texts = yield {0: "a", 1: "b"}
+            played.append(tuple(texts))
+            texts = yield {0: "c", 1: "d"}
+            return texts
+
+    module = step(make(long_answers, "--turns 2 --joint cross", task=Late()))
+    for node in module.turns[0]:
+        assert node.joints.tolist() == [[sample] * 2 for sample in range(4)]
+        assert not any(node.parts)
+    assert set(played) == {node.aligned(s) for node in module.turns[0] for s in range(4)}
+    assert all(len(node.parts) == 16 for node in module.turns[1])
+
+
+def test_what_is_dear_is_called_once_and_the_latest_answers_are_kept(monkeypatch):
+    monkeypatch.setattr(tasks, "REMEMBERED", 2)
+    calls = []
+
+    def dear(item, texts):
+        calls.append(texts)
+        time.sleep(0.01)
+        return len(calls)
+
+    task = Echo()
+    answers = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(task.once(dear, dict(WORD), ["a"])))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [1] * 8
+    assert [task.once(dear, WORD, [text]) for text in "abca"] == [1, 2, 3, 4]
+    assert len(calls) == 4
+    assert list(itertools.chain(*calls)) == [*"abca"]
+
+
+def test_a_task_of_another_team_is_refused():
+    module = make(long_answers)
+    module.rollout.task.num_agents = 3
+    with pytest.raises(ValueError, match="the task is for 3 agents, the team has 2"):
+        type(module.rollout)(module.team, module.rollout.task, None, None)
