@@ -366,17 +366,13 @@ class Rollout:
             speakers = [agent for agent, prompt in enumerate(node.prompts) if prompt]
             asked += [(agent, node.prompts[agent]) for agent in speakers]
             begun += [self.task.begin(agent, node.item) for agent in speakers]
-            uniforms.append(self.uniforms(node, sampling)[speakers])
+            shape = (self.team.size, node.samples, sampling.max_new_tokens)
+            uniforms.append(generator(*node.key).random(shape)[speakers])  # they decide the tokens
         uniforms = torch.from_numpy(np.concatenate(uniforms))
         answers = iter(self.team.sample(asked, uniforms, sampling, begun))
         for node in nodes:
             silence = [SILENCE] * node.samples
             node.responses = [next(answers) if prompt else silence for prompt in node.prompts]
-
-    def uniforms(self, node: Node, sampling: Sampling) -> np.ndarray:
-        """Return the random numbers in [0, 1) that decide a node's tokens, (n, S, T)."""
-        shape = (self.team.size, node.samples, sampling.max_new_tokens)
-        return generator(*node.key).random(shape)
 
     def score_joints(self, nodes: list[Node], joints: float, goes_on: bool) -> None:
         """Score joint responses of every node, so that each response is in as many of them.
@@ -423,19 +419,15 @@ class Rollout:
                 try:
                     child = self.open(node.problem, node.item, key, step, samples)
                 except TooLong as error:
-                    self.warn(node, error)
+                    if not self.warned:
+                        self.warned = True
+                        print(
+                            f"warning: an episode ends after turn {len(node.history)}: {error}. "
+                            "The metric too_long counts such episodes",
+                            file=sys.stderr,
+                        )
             node.children.append(child)
         return list(filter(None, node.children))
-
-    def warn(self, node: Node, error: TooLong) -> None:
-        """Say once that a prompt does not fit."""
-        if not self.warned:
-            self.warned = True
-            print(
-                f"warning: an episode ends after turn {len(node.history)}: {error}. "
-                "The metric too_long counts such episodes",
-                file=sys.stderr,
-            )
 
     @contextlib.contextmanager
     def timed(self, name: str):

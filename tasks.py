@@ -17,7 +17,6 @@ import pickle
 import re
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from pathlib import Path
@@ -40,7 +39,8 @@ from programs.texts import (
 
 History = list[tuple[str, str]]  # an agent's earlier responses with their feedback
 Prompt = str | list[dict]  # a text, or the messages of a chat
-REMEMBERED = 10_000  # answers of what is dear
+REMEMBERED = 10_000  # answers that a task keeps of what is dear
+LOCK = threading.Lock()
 
 # --------------------------------------------------------------------------------------------------
 # 1. Task
@@ -122,8 +122,20 @@ class Task:
 
         The latest REMEMBERED answers are kept. Nobody may change them.
         """
-        memory = vars(self).setdefault("_memory", Memory())
-        return memory.answer(function, arguments)
+        values = pickle.dumps((function.__qualname__, arguments))
+        key = hashlib.sha256(values).digest()
+        with LOCK:
+            answers = vars(self).setdefault("_answers", {})
+            is_new = key not in answers
+            future = answers.setdefault(key, Future())
+            if len(answers) > REMEMBERED:
+                del answers[next(iter(answers))]
+        if is_new:
+            try:
+                future.set_result(function(*arguments))
+            except Exception as error:
+                future.set_exception(error)
+        return future.result()
 
     def observe(self, agent: int, item: dict, history: History) -> Prompt:
         """Return one agent's prompt.
@@ -161,30 +173,6 @@ class Task:
             name = item.get("task_id", "the first of test")
             print(f"the problem has your {self.field}; {others}: as {name}", file=sys.stderr)
         return item | {self.field: text}
-
-
-class Memory:
-    """Remembers what functions answered."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.answers: OrderedDict[bytes, Future] = OrderedDict()
-
-    def answer(self, function: Callable, arguments: tuple):
-        """Return function(*arguments). Another thread's call with equal arguments is waited for."""
-        values = pickle.dumps((function.__qualname__, arguments))
-        key = hashlib.sha256(values).digest()
-        with self.lock:
-            is_new = key not in self.answers
-            future = self.answers.setdefault(key, Future())
-            if len(self.answers) > REMEMBERED:
-                self.answers.popitem(last=False)
-        if is_new:
-            try:
-                future.set_result(function(*arguments))
-            except Exception as error:
-                future.set_exception(error)
-        return future.result()
 
 
 def observations(task: Task, item: dict, histories: list[History]) -> dict[int, Prompt]:
@@ -278,7 +266,7 @@ class Discussion:
         return texts
 
 
-def relay(task, episode: Generator, ask: Callable) -> Generator:
+def relay(task, episode, ask):
     """Play an episode whose prompts are put by `ask`, a generator that returns the answers.
 
     It may ask as often as it might without the workflow.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from magrpo import Episode, Node, Rollout
+from magrpo import Episode, Node, Rollout, team_mean
 from policies import Mistake
 from policies.loading import device, load_agent
 from policies.model_names import TeamOptions, find_model
@@ -203,8 +203,6 @@ class Player:
         The scheme is None where the task names none. A turn without parts was not scored.
         """
         turns = []
-        earned = 0.0
-        discount = 1.0
         scheme = None
         for node, number in episode(root, sample):
             turn = sample_record(node, number)
@@ -214,9 +212,7 @@ class Player:
                 _, turn["scored"] = scored
                 scheme = rollout.task.scheme(*scored)
             turns.append(turn)
-            earned += discount * turn["reward"]
-            if turn["parts"]:
-                discount *= self.flags.gamma
+        earned = float(team_mean(root.returns)[sample])
         scored_turns = rollout.task.scored(rollout.episode.turns)
         largest = largest_return(self.scorer.maximum, scored_turns, self.flags.gamma)
         return {"return": earned / largest, "turns": turns, "scheme": scheme}

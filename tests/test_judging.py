@@ -137,7 +137,7 @@ def test_what_a_batch_reward_returns_is_checked():
         (None, "not None"),
         ([9.0, 0.0], "above"),
     ):
-        reward = rewarding(lambda calls, returned=returned: returned, 1.0)
+        reward = rewarding(lambda calls: returned, 1.0)  # noqa: B023
         reward.batch = True
         with pytest.raises(ValueError, match=re.escape(error)):
             Scorer(reward)([({}, ["a"]), ({}, ["b"])])

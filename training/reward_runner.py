@@ -17,12 +17,6 @@ from training.threads import in_threads
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 
 
-def needs_two(function) -> bool:
-    """Return whether a function has a second argument without a default."""
-    parameters = inspect.signature(function).parameters.values()
-    return len([True for parameter in parameters if parameter.default is parameter.empty]) > 1
-
-
 class Scorer:
     """Lets episodes go on, and scores many joint responses with a reward.
 
@@ -35,7 +29,7 @@ class Scorer:
         self.reward = reward
         self.maximum = float(reward.maximum)
         self.is_batch = getattr(reward, "batch", False)
-        self.asks_base = self.is_batch and needs_two(reward)
+        self.asks_base = self.is_batch and len(inspect.signature(reward).parameters) > 1
         self.base = base if self.asks_base else None  # else nothing holds it here
         self.chat = chat
         if self.base and not self.base.lora:
