@@ -58,9 +58,9 @@ def test_every_command_is_understood(command, monkeypatch):
     monkeypatch.chdir(ROOT)
     command = re.sub(r"\$s|\{\w*\}", "0", command.replace("$a", "mean"))
     script, *argv = shlex.split(command)[1:]
-    # --resume and plug-ins of the reader need files, and the median its diff: they are run below.
+    # --resume and plug-ins of the reader need files; the median and a critic need their diffs.
     if {"--help", "--resume", "[table]"} & {*argv} or any(
-        name in command for name in (*WRITTEN, "median")
+        name in command for name in (*WRITTEN, "median", "central")
     ):
         return
     (evaluation if script == "eval.py" else train).parse(argv)

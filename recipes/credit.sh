@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# Train each estimator of credit on the embedded team at equal samples: docs/results/credit.md.
+#
+#     bash recipes/credit.sh             JOBS=2 before it: two runs at once
+#
+# The same command goes on where it was stopped, as recipes/results.sh does. STEPS=2 SEEDS=1 tries
+# it. A row whose estimator is a diff trains in a clone of the last commit with that diff.
+#
+# 1. Rows whose gradient has another scale choose their rate: .5, 1 or 2 times the default's, by the
+#    return on dev problems, with seeds of their own.
+# 2. All rows train with that rate, five seeds each, and are evaluated on dev every 10 steps.
+# 3. Tables: return, pass, needs both, and the samples until `needs both` on dev first reaches .9.
+set -e
+cd "$(dirname "$0")/.."
+PYTHON=$(realpath -s "${PYTHON:-.venv/bin/python}")
+mkdir -p "${OUT:=runs/credit}"
+OUT=$(realpath "$OUT")
+RATES="0.0015 0.003 0.006"
+PLAIN="--joint aligned --optimism 0"
+OWN="--reward examples/own_pay.py"
+SHORT=${STEPS:+--max-steps $STEPS --eval-limit 4}
+
+code() { # DIFF or -: prints the folder of the code
+  [[ $1 == - ]] && echo "$PWD" && return
+  local copy=$OUT/code/$1
+  if [[ ! -d $copy ]]; then
+    git clone --quiet . "$copy.tmp" >&2
+    git -C "$copy.tmp" apply "$PWD/examples/$1.diff"
+    mv "$copy.tmp" "$copy"
+  fi
+  echo "$copy"
+}
+
+scaled() { # rows that choose a rate: NAME, DIFF, FLAGS
+  "$@" std - $PLAIN --advantage std
+  "$@" maxrl ablations/maxrl $PLAIN --advantage maxrl
+  "$@" counterfactual credit/counterfactual $PLAIN --advantage batch $OWN:difference
+  "$@" shapley - $PLAIN $OWN:shapley
+  "$@" mixed - $PLAIN $OWN:mixed
+  "$@" pooled credit/pooled $PLAIN --advantage pooled $OWN:mixed
+  "$@" central credit/critic $PLAIN --advantage central
+  "$@" decentral credit/critic $PLAIN --advantage decentral
+  "$@" three-shapley - $PLAIN --num-agents 3 $OWN:shapley
+  "$@" three-central credit/critic $PLAIN --num-agents 3 --advantage central
+  "$@" messages-central credit/critic @recipes/messages.args $PLAIN --advantage central
+}
+
+others() { # rows that keep the default's rate
+  local early="--task examples/credit/early.py:Early"
+  "$@" aligned - $PLAIN
+  "$@" k4 - --joint 4 --optimism 0
+  "$@" cross - --joint cross --optimism 0
+  "$@" optimism - --joint cross --optimism 1
+  "$@" rloo - $PLAIN --advantage rloo
+  "$@" difference - $PLAIN $OWN:difference
+  "$@" token credit/token_credit $PLAIN
+  for size in 2 4 16; do
+    "$@" group-$size - $PLAIN --num-generations $size --batch-size $((96 / size))
+  done
+  # Two turns: a line of a chain has 2 responses of each agent, a problem's tree of 4 has 20.
+  "$@" early-mean - $PLAIN $early --branching chain --batch-size 6
+  "$@" early-turn credit/turn_index $PLAIN $early --branching chain --batch-size 6 --advantage turn
+  "$@" early-tree - $PLAIN $early --branching tree --num-generations 4 --batch-size 5
+  "$@" three-aligned - $PLAIN --num-agents 3
+  "$@" three-k4 - --joint 4 --optimism 0 --num-agents 3
+  "$@" three-difference - $PLAIN --num-agents 3 $OWN:difference
+  "$@" messages-tree - @recipes/messages.args $PLAIN
+  "$@" messages-cross - @recipes/messages.args --optimism 0
+  "$@" messages-chain - @recipes/messages.args $PLAIN --branching chain --num-generations 10
+  for joint in aligned cross; do
+    "$@" pipeline-$joint - --task examples/workflows.py:Sequential --branching chain \
+      --joint $joint --optimism 0
+  done
+}
+
+trial() { # NAME, DIFF, FLAGS: prints the runs that try each rate, two seeds each
+  local name=$1 folder
+  folder=$(code "$2")
+  shift 2
+  for rate in $RATES; do
+    for seed in 100 101; do
+      echo "$folder" "$*" --lr "$rate" --seed "$seed" --eval-every "${STEPS:-10}" \
+        --run "$OUT/rate/$name-$rate-$seed" $SHORT
+    done
+  done
+}
+
+row() { # NAME, DIFF, FLAGS: prints a run for each seed
+  local name=$1 folder
+  folder=$(code "$2")
+  shift 2
+  for seed in $(seq 0 $((${SEEDS:-5} - 1))); do
+    echo "$folder" "$*" --seed "$seed" --eval-every "${STEPS:-10}" --run "$OUT/$name-$seed" $SHORT
+  done
+}
+
+rated() { # as row, with the rate whose last return on dev problems is the largest
+  local rate
+  rate=$("$PYTHON" - "$OUT/rate/$1" $RATES << 'END'
+import glob, json, sys
+stem, *rates = sys.argv[1:]
+def last(rate):
+    total = 0
+    for file in glob.glob(f"{stem}-{rate}-*/metrics.jsonl"):
+        rows = map(json.loads, open(file))
+        total += [row["dev/return"] for row in rows if "dev/return" in row][-1]
+    return total
+print(max(rates, key=last))
+END
+  )
+  echo "$1: rate $rate" >&2
+  row "$@" --lr "$rate"
+}
+
+train() { # lines of a folder and flags
+  xargs -P "${JOBS:-1}" -L 1 bash -c 'cd "$1" && exec "$0" train.py "${@:2}"' "$PYTHON"
+}
+
+table() { # ROWS: means over the seeds, held out; needs both of each seed; and its samples to .9
+  "$PYTHON" - "$OUT" "$@" << 'END'
+import glob, json, statistics, sys
+out, *names = sys.argv[1:]
+
+def samples(run):
+    """Thousands of responses until needs both on dev problems first reaches .9."""
+    flags = json.load(open(f"{run}/args.json"))["args"]
+    responses = flags["num_generations"] * flags["turns"]
+    if flags["branching"] == "tree":
+        responses = sum(flags["num_generations"] ** (turn + 1) for turn in range(flags["turns"]))
+    for row in map(json.loads, open(f"{run}/metrics.jsonl")):
+        if row.get("dev/metric/coop", 0) >= 0.9:
+            step = flags["batch_size"] * flags["num_agents"] * responses
+            return f"{(row['step'] + 1) * step / 1000:.0f}"
+    return "never"
+
+print(f"{'':>18} return  pass  both  needs both by seed; samples until .9 on dev, thousands at most")
+for name in names:
+    runs = sorted(glob.glob(f"{out}/{name}-[0-9]"))
+    after = [json.load(open(f"{run}/summary.json"))["after"] for run in runs]
+    paid = [row.get("metric/joint", row["return"]) for row in after]  # of the team
+    both = [row.get("metric/coop", 0) for row in after]
+    passed = [row.get("metric/pass", 0) for row in after]
+    means = " ".join(f"{statistics.mean(values):6.3f}" for values in (paid, passed, both))
+    seeds = " ".join(f"{value:.2f}" for value in both)
+    print(f"{name:>18} {means}  {seeds}; {' '.join(map(samples, runs))}")
+END
+}
+
+scaled trial | train
+scaled rated > "$OUT/rows"
+others row >> "$OUT/rows"
+train < "$OUT/rows"
+table $(sed -n "s|.*--run $OUT/\([^ ]*\)-[0-9].*|\1|p" "$OUT/rows" | uniq)
