@@ -36,7 +36,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from magrpo import step_problems
+from magrpo import epoch_order
 from policies.model_names import EMBEDDED
 from rewards import code, total
 from tasks import Coop
@@ -74,9 +74,8 @@ class Problems:
     def __init__(self, name: str, seed: int):
         self.task = Coop(num_agents=agents_of(name))
         items = self.task.items("train")
-        self.items = []
-        for step in range(STEPS):
-            self.items += [items[at] for at in step_problems(step, BATCH, len(items), seed)]
+        order = epoch_order(seed, 0, len(items))
+        self.items = [items[at] for at in order[: STEPS * BATCH]]
         self.earned: list[float] = []
 
     def reward(self, *responses: list[str], batch_items: list[dict]) -> list[float]:
@@ -101,7 +100,6 @@ def comlrl(rate: float, seed: int, problems: Problems, words: list[str]) -> list
     from comlrl.trainers.actor_critic import IACConfig, IACTrainer, MAACConfig, MAACTrainer
     from comlrl.trainers.reinforce import MAGRPOConfig, MAGRPOTrainer
 
-    kind = words[0]
     agents = [load(seed * 2 + agent) for agent in range(2)]
     options = {
         "num_train_epochs": 1,
@@ -124,14 +122,14 @@ def comlrl(rate: float, seed: int, problems: Problems, words: list[str]) -> list
             for agent in range(2)
         ],
     }
-    if kind == "magrpo":
+    if words[0] == "magrpo":
         args = MAGRPOConfig(**options, joint_mode=words[1], rollout_buffer_size=BATCH)
         trainer = MAGRPOTrainer(agents=agents, num_agents=2, args=args, **data)
         repair(trainer, words)
     else:  # here a buffer counts responses
         options |= {"critic_learning_rate": rate, "rollout_buffer_size": BATCH * G}
         config, make, count = MAACConfig, MAACTrainer, 1
-        if kind == "iac":
+        if words[0] == "iac":
             config, make, count = IACConfig, IACTrainer, 2
         critics = [CausalLMWithValueHead(load(seed + number)) for number in range(count)]
         actors = [CausalLMWithValueHead(agent, attach_value_head=False) for agent in agents]
@@ -166,9 +164,13 @@ def repair(trainer, words: list[str]) -> None:
         if "adam" in words:
             group["weight_decay"] = 0.0
         if "clip" in words:
-            optimizer.register_step_pre_hook(
-                lambda *_, group=group: torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
-            )
+            optimizer.register_step_pre_hook(clip)
+
+
+def clip(optimizer, *_) -> None:
+    """Cut the norm of an agent's gradient at 1, as this project does."""
+    [group] = optimizer.param_groups
+    torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
 
 
 def trl(rate: float, seed: int, problems: Problems, words: list[str]) -> list:
