@@ -447,7 +447,7 @@ def train(args: Args) -> None:
             held.enter_context(run_folder.lock_run_folder(directory))
         if first:
             run_folder.write_whole(directory / "args.json", run_folder.json_text(record))
-            print(f"writes:  {directory}", flush=True)
+            print(f"code:    {record['code'][-1]}\nwrites:  {directory}", flush=True)
         fit(module, Recorder(directory, held_out, record, done), args)
     if first:
         print(report(directory))
@@ -456,7 +456,7 @@ def train(args: Args) -> None:
 def fit(module, recorder, args: Args) -> None:
     import lightning as L
 
-    from policies.processes import Processes
+    from policies.processes import Processes, environment
     from training.recorder import CheckpointFile, Stopped, make_logger
 
     logger = False
@@ -477,7 +477,9 @@ def fit(module, recorder, args: Args) -> None:
         enable_checkpointing=False,
         enable_model_summary=False,
         enable_progress_bar=False,
-        plugins=[CheckpointFile()],
+        plugins=[CheckpointFile(), environment(args.processes)],
+        # On a cluster Lightning would go on from a checkpoint in this folder. It is a file.
+        default_root_dir=Path(recorder.directory or "", run_folder.CHECKPOINT),
     )
     try:
         trainer.fit(module, ckpt_path=run_folder.checkpoint(args.resume), weights_only=True)

@@ -9,12 +9,14 @@ are summed. So two processes with --batch-size B train as one does with 2B.
 import contextlib
 import functools
 import itertools
+import os
 import pickle
 import traceback
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from lightning.fabric.plugins import environments
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
@@ -32,6 +34,18 @@ class Processes(DDPStrategy):
 
     def configure_ddp(self):
         pass
+
+
+def environment(count: int) -> environments.ClusterEnvironment:
+    """Return what started the processes of a run: torchrun, Slurm's srun, or Lightning itself.
+
+    A job's script has Slurm's variables too. Only srun names a step.
+    """
+    if count > 1 and environments.TorchElasticEnvironment.detect():
+        return environments.TorchElasticEnvironment()
+    if count > 1 and "SLURM_STEP_ID" in os.environ:
+        return environments.SLURMEnvironment(auto_requeue=False)
+    return environments.LightningEnvironment()
 
 
 def place() -> tuple[int, int]:

@@ -77,7 +77,9 @@ SERVE = '__import__("observer").serve({!r})'
 TEST = "{main}.number = {number}\n{test}"
 REPORT = "raise ValueError({main}.report())"
 
-MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; then no other is tried
+# No other stand-in for a part is tried after so many that do not end, or that took so long in all.
+MOST_HANGS = 5
+MOST_SECONDS = 10.0
 
 Team = dict[str, Part]  # by the name of the function, the main function last
 box = Sandbox()  # one per process; its workers start with the first program
@@ -236,13 +238,15 @@ def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -
     """
     q = 0.0
     hangs = 0
+    seconds = 0.0
     may_fail = 0 if p == 1 else None  # with p = 1, only q = 1 makes a difference
     for stand_in in stand_ins:
         verdict = run(item, team | {name: stand_in}, may_fail)
         q = max(q, share_passed(verdict))
+        seconds += verdict.seconds
         if verdict.outcome == "timeout":
             hangs += 1
-        if q >= p or hangs == MOST_HANGS:
+        if q >= p or hangs == MOST_HANGS or seconds > MOST_SECONDS:
             break  # the part adds nothing, or nothing more can be said about it
     return contribution(p, q)
 

@@ -121,6 +121,7 @@ train --chat-template                           the model has no chat template
 train --max-prompt-tokens 8                     --max-prompt-tokens is 8
 train --max-new-tokens 9000                     the model's context of 8192
 train --run ./taken                             taken holds other files
+train --run caf\udce9                           'caf\\udce9', has characters that cannot be shown
 train --resume nowhere                          there is no run (no nowhere/args.json)
 train @missing.args                             missing.args
 train --engine http://127.0.0.1:9               the engine at http://127.0.0.1:9 cannot list

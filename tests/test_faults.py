@@ -59,10 +59,13 @@ def disk_full(checkpoint, file):
     raise RuntimeError("torch's error")
 
 
-def send_signal(*_):
-    if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:  # a second one would end this process
-        os.kill(os.getpid(), signal.SIGTERM)
+def send_signal(*_, number=signal.SIGTERM):
+    if signal.getsignal(number) != signal.SIG_DFL:  # a second one would end this process
+        os.kill(os.getpid(), number)
         time.sleep(1)
+
+
+send_slurms = functools.partial(send_signal, number=signal.SIGUSR1)
 
 
 def hang(*_):
@@ -77,7 +80,7 @@ ERROR = "KeyError: 'broken'"
 LATE = "error: the reward did not answer within 2 s (the reward, for item {"
 BROKEN = [  # owner, function, its first call that is broken, how, exit status, error, steps kept
     (Recorder, "evaluate", 2, error, 1, ERROR, 4),  # on dev, after the test problems
-    (Recorder, "evaluate", 2, send_signal, 130, "stopped by SIGTERM", 4),
+    (Recorder, "evaluate", 2, send_slurms, 130, "stopped by SIGUSR1", 4),
     (Recorder, "on_train_end", 1, error, 1, ERROR, 4),
     (Recorder, "shares", 4, error, 1, ERROR, 2),  # the task's scheme
     (MAGRPO, "set_gradients", 4, error, 1, ERROR, 3),  # no weight has moved

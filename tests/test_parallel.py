@@ -164,6 +164,7 @@ def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
         port = str(probe.getsockname()[1])
     shared = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
     shared |= {"SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2", "SLURM_LOCALID": "0"}
+    shared |= {"SLURM_STEP_ID": "0"}
     shared |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     argv = f"--devices 1 --num-nodes 2 --batch-size 2 --max-steps 4 --run {path}"
     nodes = [
@@ -207,7 +208,21 @@ def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
     start_processes(sum_of_two, (tmp_path / "meet",), nprocs=2, start_method="fork")
 
 
-def test_processes_with_other_items_do_not_train(capsys, monkeypatch):
-    monkeypatch.setattr(processes, "gather", lambda own: [own, (None, {"items": {}})])
-    assert "the same list in every process" in refused(capsys, SMALL, "--batch-size 1 --run x")
+@pytest.mark.parametrize("name", ["--lr", "what items() returns", "the weights"])
+def test_processes_that_differ_do_not_train(name, capsys, monkeypatch):
+    gather = lambda own: [own, (None, None, own[2] | {name: "another"})]  # noqa: E731
+    monkeypatch.setattr(processes, "gather", gather)
+    said = refused(capsys, SMALL, "--batch-size 1 --run x")
+    assert f"the processes of this run differ in {name} " in said
     assert not Path("runs/x/metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("tasks", ["1", "4"])
+def test_a_job_without_srun_is_one_process_and_goes_on_from_no_file_of_lightning(
+    tasks, tmp_path, monkeypatch
+):
+    for name, value in {"NTASKS": tasks, "JOB_ID": "7", "PROCID": "0", "LOCALID": "0"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    Path("hpc_ckpt_1.ckpt").write_text("another run's", "utf-8")
+    path = train_run(tmp_path / "run", SMALL, "--batch-size 1 --max-steps 1")
+    assert len(lines(path, "metrics.jsonl")) == 1

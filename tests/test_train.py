@@ -107,6 +107,19 @@ short.maximum = 1.0
 """
 
 
+def test_where_git_refuses_the_folder_all_files_are_the_code(tmp_path, monkeypatch):
+    monkeypatch.setattr("training.run_folder.ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    flags = {"task": "coop", "reward": None}
+    versions = []
+    (tmp_path / "policies").mkdir()
+    for text in (b"1\n", b"1\r\n", b"2\n"):
+        (tmp_path / "policies/codec.py").write_bytes(text)
+        versions.append(code_version(flags))
+    assert versions[0] == versions[1] != versions[2]
+    assert versions[0].startswith("no-commit+")
+
+
 def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, capsys):
     """The last commit of code with a hash of what differs, and a digest of each split. The chat
     template sees the date, also in a format that is not literal."""

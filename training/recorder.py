@@ -44,7 +44,7 @@ class Stopped(BaseException):
 
 
 class Signals:
-    """Lets the first SIGINT or SIGTERM end the run in a rollout, and a second one anywhere.
+    """Lets the first signal end the run in a rollout, and a second one of its kind anywhere.
 
     While a rollout plays, no parameter changes, so the run ends at once. Otherwise it ends where
     the next rollout begins. Signals are caught from the moment that this is made, which has to be
@@ -54,7 +54,7 @@ class Signals:
     def __init__(self) -> None:
         self.playing = False
         self.stopped: Stopped | None = None  # that of the first signal
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):  # the last is Slurm's
             signal.signal(number, self.receive)
 
     def receive(self, number, frame) -> None:
@@ -147,13 +147,16 @@ class Recorder(L.Callback):
 
     def on_train_start(self, trainer, module):
         module.rollout.interruptible = Signals().end_rollouts
-        records = processes.gather((self.directory, self.record))
+        everyone = processes.gather((self.directory, self.record, self.facts(module)))
         processes.all_come()  # the first time, that they can do so where they fail
-        if any(other["items"] != self.record["items"] for _, other in records):
-            error = Mistake("items() has to return the same list in every process")
-            error.everywhere = True
-            raise error
-        self.directory, self.record = records[0]  # the first process named the folder
+        # The first process named the folder.
+        self.directory, self.record, first = everyone[0]
+        for *_, facts in everyone:
+            differing = [name for name in first if facts[name] != first[name]]
+            if differing:
+                error = Mistake(f"the processes of this run differ in {', '.join(differing)}")
+                error.everywhere = True
+                raise error
         module.team.set_date(self.record["date"])
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
         self.saved = self.recorded = module.global_step
@@ -164,6 +167,14 @@ class Recorder(L.Callback):
             self.test(trainer, module, "before")
             log_text(trainer, "flags", json.dumps(self.flags, indent=1))
             self.save(trainer, module)
+
+    def facts(self, module) -> dict:
+        """Return by name what has to be the same in all processes."""
+        facts = {f"--{name.replace('_', '-')}": value for name, value in self.flags.items()}
+        del facts["--resume"]  # the first process may have made the folder
+        facts["what items() returns"] = self.record["items"]
+        facts["the weights"] = [torch.hash_tensor(p).item() for p in module.parameters()]
+        return facts
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done = module.global_step
@@ -298,7 +309,8 @@ class Recorder(L.Callback):
         return f"Go on from step {self.saved} with:\n  {command}"
 
     def append(self, name: str, records: list[dict]) -> None:
-        with (self.directory / name).open("a", encoding="utf-8") as file:
+        path = self.directory / name
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json_lines(records))
 
     def show_samples(self, trainer, module, step: int) -> None:

@@ -65,6 +65,8 @@ def checkpoint(resumed: str | None) -> Path | None:
 
 def run_path(name: str) -> Path:
     """Return the folder of --run, which may not exist."""
+    if not name.isprintable():  # as a name in Latin-1: TensorBoard writes none
+        raise Mistake(f"the name of a run, {name!r}, has characters that cannot be shown")
     return Path(name if "/" in name else f"runs/{name}")
 
 
@@ -224,15 +226,20 @@ def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
 def code_version(flags: dict) -> str:
     """Return the last commit of this code, without pages and tests, and a hash of what differs.
 
-    Uncommitted changes differ, and so do the plug-in files that the flags name. Without git there
-    is no commit.
+    Uncommitted changes differ, and so do the plug-in files that the flags name. Where git is
+    missing or refuses the folder, there is no commit, and the hash is of all files.
     """
     answer = subprocess.run(CODE_VERSION, shell=True, cwd=ROOT, capture_output=True)
     commit, _, changes = answer.stdout.partition(b"\n")
-    for name in (flags["task"], flags["reward"]):
-        file = ROOT / (name or "").partition(":")[0]
+    files = [ROOT / (flags[name] or "").partition(":")[0] for name in ("task", "reward")]
+    if not commit:
+        for pattern in ("*.py", "*/*.py", "*/*/*.py"):
+            files += sorted(
+                file for file in ROOT.glob(pattern) if "tests" not in file.relative_to(ROOT).parts
+            )
+    for file in files:
         if file.suffix == ".py" and file.is_file():
-            changes += file.read_bytes()
+            changes += file.read_bytes().replace(b"\r\n", b"\n")
     name = commit.decode() or "no-commit"
     return f"{name}+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else name
 

@@ -20,14 +20,16 @@ def reset_process() -> None:
     while os.open(os.devnull, os.O_RDWR) < 2:  # so that no other file becomes one of the three
         pass
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
-    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def check_system() -> None:
-    """Raise Mistake on Windows, which has neither Unix's locks nor its limits."""
+    """Raise Mistake where Unix's locks are missing, or the docstrings that transformers reads."""
     if sys.platform == "win32":
         raise Mistake("this needs Linux, macOS or, on Windows, WSL")
+    if sys.flags.optimize > 1:
+        raise Mistake("python -OO drops docstrings, and transformers reads its own: leave it out")
 
 
 def quiet() -> None:
@@ -68,8 +70,9 @@ def is_one_line(error: Exception) -> bool:
     An error of the system that passes through a user's plug-in may be a fault of it.
     """
     modules = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)}
-    of_the_system = isinstance(error, OSError | ModuleNotFoundError) and not modules & PLUGINS
-    return of_the_system or isinstance(error, Mistake)
+    # The last: a file's name that is not UTF-8.
+    of_the_system = isinstance(error, OSError | ModuleNotFoundError | UnicodeEncodeError)
+    return isinstance(error, Mistake) or (of_the_system and not modules & PLUGINS)
 
 
 def fail(top: Parser, error: Exception) -> None:

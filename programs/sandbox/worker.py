@@ -42,7 +42,7 @@ def preload() -> None:
     sys.modules["_hashlib"] = None  # OpenSSL: 4 MB that every fork would pay for
     for name in PRELOAD.split():
         importlib.import_module(name)
-    builtins.exit = builtins.quit = sys.exit  # site has not made them
+    builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # site made none
     sys.path.clear()
     sys.path_importer_cache.clear()
     sys.argv[:] = [""]
