@@ -7,24 +7,21 @@ main, is defined. Its tests are then
     raise ValueError(main.report())             see `Observer.report`
     main.number = number, each test once more   the outcomes of another test take their place
 
-An outcome is a value or an exception. A function that the helper returns is observed in its turn,
-and so is an iterator. programs/teams.py says what for.
+An outcome is a value or an exception. programs/teams.py says what for.
 """
 
 import contextlib
 import copy
 import functools
 import itertools
-import types
 from collections import defaultdict
 from collections.abc import Iterator
 
 RECORDED = 1_000  # outcomes of a test that are kept
 COMPARED = 50  # outcomes by which two tests are compared
-PATIENCE = 10  # a replayed function may be called so many times as often as it was
+PATIENCE = 10  # the outcomes of a test are given so many times; then the helper raises
 LOADING = -1  # number of what is no test
 SMALL = 6  # characters of a value that is written as fast as a call: aux(x)
-ITERATORS = ("builtins", "itertools")  # modules of iterators that give their items and no more
 DATA = {"__init__", "__repr__", "__eq__"}  # methods of an object that does nothing
 observer = None  # of the program that is being loaded
 function_of = functools.cache(eval)
@@ -76,22 +73,14 @@ class Value:
         others = {id(argument): self.holes[name] for name, argument in arguments.items()}
         self.value = copied(value, others)
         self.form = repr(self.value)
-        methods = {name for name, member in vars(type(value)).items() if callable(member)}
-        self.acts = type(value).__module__ == "solution" and not methods <= DATA
 
     def replayed(self, arguments: dict, change: bool):
         """Return the value for other arguments. change: its numbers and texts are others."""
-        if self.acts:  # it does something, whatever its data
+        if acts(self.value):
             raise Unknown
         others = {id(hole): arguments.get(name) for name, hole in self.holes.items()}
         value = copied(self.value, others)
         return changed(value) if change else value
-
-    def size(self, known: list) -> int:
-        """Return the number of characters of the value, 1 for a number and 0 if it is known."""
-        if self.value in known:
-            return 0
-        return 1 if isinstance(self.value, int | float) else len(self.form)
 
 
 class Raised(Value):
@@ -99,69 +88,15 @@ class Raised(Value):
         raise self.value
 
 
+def acts(value) -> bool:
+    """Return whether a value does something: a function, an iterator, an object of the program."""
+    if type(value).__module__ == "solution":
+        return any(callable(part) for name, part in vars(type(value)).items() if name not in DATA)
+    return callable(value) or isinstance(value, Iterator)
+
+
 def named(args: tuple, kwargs: dict) -> dict:
     return {**dict(enumerate(args)), **kwargs}
-
-
-def items_of(function):
-    """Yield what a function returns until it raises StopIteration."""
-    while True:
-        try:
-            yield function()
-        except StopIteration:
-            return
-
-
-class Tape:
-    """The outcomes of a function, in order. An iterator counts as the function of its next item."""
-
-    def __init__(self, function=None, of_items: bool = False):
-        self.outcomes: list = []
-        self.of_items = of_items
-        self.shown = self.as_given(lambda *args, **kwargs: self.call(function, args, kwargs))
-
-    def as_given(self, function):
-        return items_of(function) if self.of_items else function
-
-    def call(self, function, args: tuple, kwargs: dict):
-        """Call a function. Return what it returns, as it is shown to the program."""
-        if len(self.outcomes) == RECORDED:
-            return function(*args, **kwargs)
-        try:
-            value = function(*args, **kwargs)
-        except Exception as error:
-            self.outcomes.append(Raised(error, {}))
-            raise
-        if isinstance(value, types.FunctionType):
-            self.outcomes.append(Tape(value))
-        elif isinstance(value, Iterator) and type(value).__module__ in ITERATORS:
-            self.outcomes.append(Tape(value.__next__, True))
-        else:
-            self.outcomes.append(Value(value, named(args, kwargs)))
-            return value
-        return self.outcomes[-1].shown
-
-    @property
-    def form(self) -> str:
-        return str(self.forms())
-
-    def forms(self) -> list[str]:
-        return [outcome.form for outcome in self.outcomes[:COMPARED]]
-
-    def replayed(self, _arguments: dict, change: bool):
-        """Return a function, or an iterator, that gives the outcomes, over and over."""
-        numbers = itertools.count()
-
-        def play(*args, **kwargs):
-            turn, number = divmod(next(numbers), len(self.outcomes))
-            if turn == PATIENCE:
-                raise Unknown
-            return self.outcomes[number].replayed(named(args, kwargs), change)
-
-        return self.as_given(play)
-
-    def size(self, known: list) -> int:
-        return sum(outcome.size(known) for outcome in self.outcomes)
 
 
 class Answers:
@@ -215,8 +150,8 @@ class Observer:
         views = [function_of(f"lambda value: {expression}") for expression in views]
         self.answers = [Answers(0, views), Answers(-1, views)]
         self.known = known
-        self.tapes: dict[int, Tape] = {}  # by test
-        self.uses: dict[int, list] = {}  # by test, by call of main: how often main used the helper
+        self.outcomes: dict[int, list] = {}  # by test
+        self.calls: list[tuple] = []  # of the helper by main: forms of its arguments, value
         self.replaying = False
         self.test(LOADING)
 
@@ -224,24 +159,22 @@ class Observer:
         function = self.space[helper]
 
         def shown(*args, **kwargs):
-            arguments = {name: repr(value) for name, value in named(args, kwargs).items()}
+            arguments = named(args, kwargs)
+            forms = {name: repr(value) for name, value in arguments.items()}
             if self.replaying:
-                self.calls.append((arguments, None))
-                return self.play(*args, **kwargs)
+                self.calls.append((forms, None))
+                return next(self.play).replayed(arguments, self.change)
             self.space[helper] = function  # its calls of itself are its own affair
-            tape = self.tapes[self.number]
             try:
-                outcome = tape.call(function, args, kwargs)
+                value = function(*args, **kwargs)
             except Exception as error:
-                self.calls.append((arguments, error.args[0] if error.args else None))
+                self.record(Raised(error, {}), forms, error.args[0] if error.args else None)
                 raise
             finally:
                 self.space[helper] = shown
-            seen = copied(outcome)
-            if isinstance(tape.outcomes[-1], Tape):
-                seen = tape.outcomes[-1].replayed({}, False)
-            self.calls.append((arguments, seen))
-            return outcome
+            seen = None if isinstance(value, Iterator) else copied(value)  # it may be endless
+            self.record(Value(value, arguments), forms, seen)
+            return value
 
         self.space[helper] = shown
 
@@ -270,23 +203,24 @@ class Observer:
     def test(self, number: int) -> None:
         """Begin a test."""
         self.number = number
-        self.calls: list[tuple] = []  # of the helper by main: forms of its arguments, value
-        self.count = 0  # of calls of main in this test
+        self.calls = []
         if self.replaying:
-            self.play = self.other_test()
+            self.start_replay()
         else:
-            self.tapes[number] = Tape()
-            self.uses[number] = []
+            self.outcomes[number] = []
+
+    def record(self, outcome: Value, forms: dict, value) -> None:
+        outcomes = self.outcomes[self.number]
+        if len(outcomes) < RECORDED:
+            outcomes.append(outcome)
+        self.calls.append((forms, value))
 
     def take_down(self, answer, given: list) -> None:
         """Compare main's answer to a call with what its helper gave it."""
         if self.replaying:
-            used = self.uses[self.number][self.count]
-            self.count += 1
-            if used and not self.calls:  # main remembers an answer
+            if self.outcomes[self.number] and not self.calls:  # main remembers an answer
                 raise Unknown
             return
-        self.uses[self.number].append(len(self.calls))
         for side in self.answers:
             if not self.calls:
                 side.views = []
@@ -305,10 +239,12 @@ class Observer:
                 forms.add(repr(expression(args, args[place])))
         return forms
 
-    def other_test(self):
-        """Return a function that gives the outcomes of the test that differs most from this one."""
-        forms = {test: tape.forms() for test, tape in self.tapes.items() if tape.outcomes}
-        forms.pop(LOADING, None)
+    def start_replay(self) -> None:
+        """Let the helper give the outcomes of the test that differs most from this one."""
+        forms = {}
+        for test, outcomes in self.outcomes.items():
+            if outcomes and test != LOADING:
+                forms[test] = [outcome.form for outcome in outcomes[:COMPARED]]
         if not forms:
             raise Unknown
         own = forms.get(self.number, [])
@@ -319,10 +255,16 @@ class Observer:
         most = max(forms, key=difference)
         kinds = set().union(*forms.values())
         is_constant = len(kinds) == 1
-        is_small = is_constant and self.tapes[most].outcomes[0].size(self.known) <= SMALL
         is_same = is_constant or difference(most) == 0
-        change = is_same and not is_small and "<argument" not in str(kinds)
-        return self.tapes[most].replayed({}, change)
+        is_small = is_constant and self.is_small(self.outcomes[most][0])
+        self.change = is_same and not is_small and "<argument" not in str(kinds)
+        self.play = itertools.chain(*[self.outcomes[most]] * PATIENCE)
+
+    def is_small(self, outcome: Value) -> bool:
+        """Return whether main's author writes a value as fast as a call, or wrote it."""
+        value = outcome.value
+        is_short = isinstance(value, int | float) or len(outcome.form) <= SMALL
+        return is_short or value in self.known
 
     def report(self) -> str:
         """Return "main" if main adds nothing to what its helper gives. From here on, replay."""

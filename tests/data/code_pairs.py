@@ -446,12 +446,6 @@ def solve(xs):
         value = aux(xs)
     except ValueError:
         return sum(x * x for x in xs if x % 2 == 0)
-=== one from an iterator: 2.5 2.6
-def aux(xs):
-    yield 1
----
-def solve(xs):
-    return next(aux(xs)) * sum(x * x for x in xs if x % 2 == 0)
 === in an object: 2.5 4
 class Data:
     def __init__(self, value):
