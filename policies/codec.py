@@ -75,7 +75,7 @@ class Codec:
                     text = f"{prompt}\n\n{begun}"
                 return self.opening + self.literal(text, goes_on=False)
             messages = [{"role": "user", "content": prompt}]
-        elif not isinstance(prompt, list):
+        elif not isinstance(prompt, list) or not all(isinstance(m, dict) for m in prompt):
             raise Mistake(
                 f"a prompt has to be a text or a list of chat messages, not {prompt!r:.60}"
             )

@@ -208,3 +208,10 @@ def test_a_task_of_another_team_is_refused():
     module.rollout.task.num_agents = 3
     with pytest.raises(ValueError, match="the task is for 3 agents, the team has 2"):
         type(module.rollout)(module.team, module.rollout.task, None, None)
+
+
+@pytest.mark.parametrize("prompt", [5, None, ["a"], [{"role": "user"}, 1]])
+def test_a_prompt_is_a_text_or_a_chat(prompt):
+    module = make(long_answers)
+    with pytest.raises(ValueError, match="a text or a list of chat messages, not"):
+        module.rollout.encode(0, WORD, prompt)
