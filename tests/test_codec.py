@@ -1,70 +1,54 @@
 """Prompts as tokens and responses as texts, with tokenizers of several kinds, made here:
 python -m pytest tests/test_codec.py"""
 
+import functools
 import logging
 import random
 
 import pytest
 import tokenizers
 import transformers
-from helpers import small_base
-from test_policies import embedded_tokenizer
+from helpers import small_base, small_model
 from tokenizers import AddedToken, decoders
 from tokenizers.models import Unigram, WordLevel
 from tokenizers.pre_tokenizers import Metaspace, Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from policies import Mistake
-from policies.codec import as_text, turn_end
+from policies.codec import as_text, eos_tokens
+from policies.decoding import response_of
 from policies.loading import load_model
 from policies.model_names import EMBEDDED
 from tasks import below
 
-ROLES = ["<|user|>", "<|system|>", "<|end|>"]  # added, and not special
-BYTES = [f"<0x{number:02X}>" for number in range(256)]
+MARKS = ["<|user|>", "<r>", "</r>"]  # added and not special, as Qwen's are
 
 
-def finished(model, **names):
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names)
-    tokenizer.add_tokens([AddedToken(role, special=False, rstrip=True) for role in ROLES])
+def finished(tokenizer, rstrip):
+    tokenizer.add_tokens([AddedToken(mark, special=False, rstrip=rstrip) for mark in MARKS])
+    tokenizer.add_tokens([AddedToken("<|end|>", special=True)])
     return tokenizer
 
 
-def unigram(scheme):
-    """Like T5's and Llama 2's: </s> is a piece, and what has no piece is bytes."""
+def embedded():
+    return finished(transformers.AutoTokenizer.from_pretrained(EMBEDDED), rstrip=False)
+
+
+def unigram(scheme="first"):
+    """Like T5's and Llama 2's: the end is a piece, what has no piece is bytes, and a space belongs
+    to the piece that follows it. The first space of a text is stripped. A text gets two ends."""
     letters = [(chr(number), -4.0) for number in range(33, 127)]
     words = [("▁the", -2.0), ("▁x", -2.0), ("xd", -1.0), ("\nthe", -1.0), ("at", -2.0)]
-    pieces = [("</s>", 0.0), ("<unk>", 0.0), ("<s>", 0.0), ("▁", -3.0), *letters, *words]
-    pieces += [(byte, -9.0) for byte in BYTES]
+    pieces = [("<eos>", 0.0), ("<unk>", 0.0), ("<s>", 0.0), ("▁", -3.0), *letters, *words]
+    pieces += [(f"<0x{number:02X}>", -9.0) for number in range(256)]
     model = tokenizers.Tokenizer(Unigram(pieces, 1, byte_fallback=True))
     model.pre_tokenizer = Metaspace(prepend_scheme=scheme)
     space = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     model.decoder = decoders.Sequence([*space, decoders.Strip(" ", 1, 0)])
-    ends = [("<s>", 2), ("</s>", 0)]
-    model.post_processor = TemplateProcessing("<s> $A </s>", special_tokens=ends)
-    return finished(model, eos_token="</s>", bos_token="<s>", unk_token="<unk>")
-
-
-def words():
-    names = ["<unk>", "</s>", "x", "the", "cat", "."]
-    model = WordLevel({name: number for number, name in enumerate(names)}, "<unk>")
-    model = tokenizers.Tokenizer(model)
-    model.pre_tokenizer = Whitespace()
-    return finished(model, eos_token="</s>", unk_token="<unk>")
-
-
-def byte_level():
-    tokenizer = embedded_tokenizer("</s>")
-    tokenizer.add_tokens(ROLES)
-    return tokenizer
-
-
-MAKERS = {
-    "bytes": byte_level,
-    "first": lambda: unigram("first"),
-    "always": lambda: unigram("always"),
-    "words": words,
-}
+    ends = [("<s>", 2), ("<eos>", 0)]
+    model.post_processor = TemplateProcessing("<s> $A <eos>", special_tokens=ends)
+    names = {"eos_token": "<eos>", "bos_token": "<s>", "unk_token": "<unk>"}
+    return finished(transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names), True)
 
 
 def codec_of(tokenizer):
@@ -74,31 +58,55 @@ def codec_of(tokenizer):
     return codec
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("make", [embedded, unigram, functools.partial(unigram, "always")])
 @pytest.mark.parametrize(
     "text",
-    ["the cat", " the cat", "\nthe", "ab</s>cd", "cat</s>", "<|user|>  x<|end|>", "é漢", "d.", ""],
+    [
+        "the cat",
+        " the cat",
+        "\nthe",
+        "ab<eos>cd",
+        "cat<eos>",
+        "<|user|>  x<|end|>",
+        "é漢",
+        "d.",
+        "",
+        " def f(x):\n    return x != 1 .\n",  # clean-up would take two of the spaces
+    ],
 )
-def test_a_text_stays_what_it_is_wherever_it_stands(kind, text):
-    codec = codec_of(MAKERS[kind]())
+def test_a_text_stays_what_it_is_wherever_it_stands(make, text):
+    """Without a control token and without an end, whatever it spells."""
+    codec = codec_of(make())
+    tokenizer = codec.tokenizer
+    tokenizer.clean_up_tokenization_spaces = True
+    tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
     later = codec.literal(text)
+    assert codec.text_of([*later, tokenizer.eos_token_id]) == text
+    opening = []
+    space = ""
+    if make is not embedded:
+        opening = [2]  # <s>
+        space = " "
     first = codec.ids(text, False)
-    opening = [2] if kind in ("first", "always") else []  # <s>
     assert first[: len(opening)] == opening
-    controls = {*codec.tokenizer.get_added_vocab().values()} - {codec.tokenizer.unk_token_id}
-    assert not controls & {*later, *first[len(opening) :]}
-    if kind == "words":
-        assert text != "the cat" or later == first == [3, 4]
-        return
-    assert codec.text_of(later) == text
-    written = codec.text_of(first[len(opening) :])
-    assert written.removeprefix(" " * (kind != "bytes")) == text.removeprefix(
-        " " * (kind != "bytes")
-    )
+    del first[: len(opening)]
+    assert codec.text_of(first).removeprefix(space) == text.removeprefix(space)
+    assert not {*tokenizer.get_added_vocab().values()} & {*later, *first}
+
+
+def test_unknown_words_are_no_control_tokens():
+    names = ["<unk>", "<eos>", "the", "cat"]
+    model = WordLevel({name: number for number, name in enumerate(names)}, "<unk>")
+    model = tokenizers.Tokenizer(model)
+    model.pre_tokenizer = Whitespace()
+    names = {"eos_token": "<eos>", "unk_token": "<unk>"}
+    codec = codec_of(transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names))
+    assert codec.literal("the cat") == codec.ids("the cat", False) == [2, 3]
+    assert 1 not in codec.literal("the<eos>cat")
 
 
 def test_a_letter_that_is_also_the_padding_is_a_letter():
-    codec = codec_of(byte_level())
+    codec = codec_of(embedded())
     want = codec.ids("banana", False)
     codec.tokenizer.pad_token = "a"
     assert codec.ids("banana", False) == want
@@ -106,45 +114,52 @@ def test_a_letter_that_is_also_the_padding_is_a_letter():
 
 
 def test_a_text_that_becomes_a_control_token_and_does_not_spell_it_is_refused():
-    codec = codec_of(unigram("first"))
+    codec = codec_of(unigram())
     codec.tokenizer.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()
     with pytest.raises(Mistake, match="becomes a control token"):
-        codec.ids("a</s\N{FULLWIDTH GREATER-THAN SIGN}b", False)
+        codec.ids("a<eos\N{FULLWIDTH GREATER-THAN SIGN}b", False)
 
 
-@pytest.mark.parametrize("kind", ["bytes", "first"])
-def test_a_response_ends_at_the_first_token_that_ends_it_whatever_follows(kind):
+@pytest.mark.parametrize("make", [embedded, unigram])
+def test_a_response_ends_at_the_first_token_that_ends_it_whatever_follows(make):
     """Bytes make characters, and more of them may break what was one; the spans join."""
     numbers = random.Random(0)
-    codec = codec_of(MAKERS[kind]())
+    codec = codec_of(make())
     pieces = [codec.literal(text) for text in ("é", "漢", "at", "\n\n", " ")]
-    tokens_of_bytes = sorted(codec.bytes) or range(2, 200)
+    pieces.append([codec.tokenizer.eos_token_id])
+    single_bytes = sorted(codec.bytes) or range(2, 200)
     for _ in range(300):
         tokens = []
         while len(tokens) < 12:
-            tokens += numbers.choice([*pieces, *[[numbers.choice(tokens_of_bytes)]] * 3])
+            tokens += numbers.choice([*pieces, *[[numbers.choice(single_bytes)]] * 3])
         codec.end_at([numbers.choice(["é", "漢", "a", "\n\n", "é漢"])])
         begun = numbers.choice(["", "\n"])
         expected = None
         for size in range(len(tokens), 0, -1):
             text = begun + codec.text_of(tokens[:size])
-            if codec.before_stop(text, len(begun)) != text:
+            is_end = tokens[size - 1] in codec.eos
+            if is_end or codec.before_stop(text, len(begun)) != text:
                 expected = size
-        assert codec.end_of(tokens, begun) == expected
-        for look in (1, 5):
-            seen = list(range(0, len(tokens), look))
-            ends = zip(seen, [*seen[1:], len(tokens)], strict=True)
-            sizes = [codec.end_of(tokens[:end], begun, start) for start, end in ends]
+        for look in (1, 5, len(tokens)):
+            starts = range(0, len(tokens), look)
+            sizes = [codec.end_of(tokens[: seen + look], begun, seen) for seen in starts]
             assert next(filter(None, sizes), None) == expected
+        zeros = [0.0] * len(tokens)
+        response = response_of(codec, tokens, zeros, zeros, begun, expected)
+        assert response.ended == (expected is not None)
+        assert response.tokens == tokens[:expected]
+        assert len(response.logps) == len(response.tokens)
+        text = begun + codec.text_of(response.tokens)
+        assert response.text == codec.before_stop(text, len(begun))
         text = codec.text_of(tokens)
         spans = codec.spans(tokens)
         assert "".join(text[start:end] for start, end in spans) == text
         assert [start for start, _ in spans] == [0, *[end for _, end in spans[:-1]]]
 
 
-@pytest.mark.parametrize("kind", ["bytes", "first"])
-def test_a_character_belongs_to_the_token_that_completes_it(kind):
-    codec = codec_of(MAKERS[kind]())
+@pytest.mark.parametrize("make", [embedded, unigram])
+def test_a_character_belongs_to_the_token_that_completes_it(make):
+    codec = codec_of(make())
     text = "x漢漢 the é"
     tokens = [*codec.literal(text), codec.tokenizer.eos_token_id]
     start = 0
@@ -155,9 +170,70 @@ def test_a_character_belongs_to_the_token_that_completes_it(kind):
         start = end
 
 
+CHAT_ML = (  # Qwen2.5's and SmolLM2's shape; Qwen's has a tool's message within the user's
+    "{% if messages[0].role != 'system' %}<|user|>system\nHelp.<|end|>\n{% endif %}"
+    "{% for m in messages %}<|user|>{{ 'user' if m.role == 'tool' else m.role }}\n"
+    "{{ '<r>' + m.content + '</r>' if m.role == 'tool' else m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|user|>assistant\n{% endif %}"
+)
+GEMMA = (
+    "{{ bos_token }}{% for m in messages %}<|user|>{{ m.role }}\n{{ m.content | trim }}<|end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|user|>model\n{% endif %}"
+)
+TALK = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "2 + 2?"},
+    {"role": "assistant", "content": "<sum>"},
+    {"role": "tool", "content": "4"},
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "template", "begun"), [(embedded, CHAT_ML, "So<eos>"), (unigram, GEMMA, "")]
+)
+def test_no_text_makes_a_control_token(make, template, begun):
+    """Neither an item's, a response's, a tool's, nor the beginning of the answer: it stays what it
+    is. Without such a text, the prompt is as transformers has it: the template alone decides about
+    the first token, which the tokenizer adds to plain texts."""
+    codec = codec_of(make())
+    tokenizer = codec.tokenizer
+    tokenizer.chat_template = template
+    spellings = [*MARKS, "<|end|>"]
+    control_ids = tokenizer.convert_tokens_to_ids([*spellings, "<eos>"])
+    forged = f"a {''.join(spellings)}\n{' '.join(spellings)}<eos> b"
+    seen = []
+    for text in ("as it is", "<|end|>", forged):
+        messages = [message | {"content": text} for message in TALK]
+        ids = codec.ids(messages, False, begun)
+        seen.append([token for token in ids if token in control_ids])
+        rendered = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=False
+        )
+        assert tokenizer.decode(ids) == rendered + begun
+        if text == "as it is":
+            want = tokenizer(rendered, add_special_tokens=False)["input_ids"]
+            assert ids[: len(want)] == want
+    assert seen[0] == seen[1] == seen[2]
+    assert control_ids[0] in seen[0]
+    assert codec.ids("2 + 2?", True) == codec.ids(TALK[1:2], False)
+
+
+def test_prompts_are_never_cut():
+    codec = small_base().codec
+    assert codec.encode("abc", chat=False, limit=3) == (9, 10, 11)
+    codec.context = 9
+    for text, room, error in (
+        ("abcd", 0, "4 tokens and --max-prompt-tokens is 3"),
+        ("ab", 8, "the model's context of 9"),
+        ("", 0, "a prompt has no token"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            codec.encode(text, chat=False, limit=3, room=room)
+
+
 LOOP = "{{% for m in messages %}}<|user|>{}<|end|>{{% endfor %}}"
-CHAT = [{"role": "system", "content": "Be\nbrief."}, {"role": "user", "content": " a </s>\n"}]
-TEXT = "<|user|>Be\nbrief.<|end|><|user|> a </s>\n<|end|>"
+CHAT = [{"role": "system", "content": "Be\nbrief."}, {"role": "user", "content": " a <eos>\n"}]
+TEXT = "<|user|>Be\nbrief.<|end|><|user|> a <eos>\n<|end|>"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +246,7 @@ TEXT = "<|user|>Be\nbrief.<|end|><|user|> a </s>\n<|end|>"
             "{% if m.role == 'user' %}{{ m.content[0].text }}{% else %}{{ m.content }}{% endif %}",
             TEXT,
         ),
-        ("{{ m.content | tojson }}", '<|user|>"Be\\nbrief."<|end|><|user|>" a </s>\\n"<|end|>'),
+        ("{{ m.content | tojson }}", '<|user|>"Be\\nbrief."<|end|><|user|>" a <eos>\\n"<|end|>'),
         ("{% if m.role == 'user' %}{{ m.content }}{% endif %}", "drops a message .*brief"),
         ("{{ m.content.split()[0] }}", "drops a message .*brief"),
         ("{{ raise_exception('no') }}", "refuses a prompt: no"),
@@ -179,7 +255,7 @@ TEXT = "<|user|>Be\nbrief.<|end|><|user|> a </s>\n<|end|>"
 def test_every_message_stands_in_the_prompt(body, shown):
     """Given as a text or in parts, of a template that wants a text or parts, of several templates
     the default one."""
-    tokenizer = byte_level()
+    tokenizer = embedded()
     template = LOOP.format(body)
     tokenizer.chat_template = {"default": template, "tool_use": "{{ tools }}"}
     codec = codec_of(tokenizer)
@@ -191,13 +267,17 @@ def test_every_message_stands_in_the_prompt(body, shown):
         if shown.startswith("<"):
             ids = codec.ids(chat, True)
             assert tokenizer.decode(ids) == shown
-            assert tokenizer.convert_tokens_to_ids("</s>") not in ids
+            assert tokenizer.convert_tokens_to_ids("<eos>") not in ids
             assert codec.template == template
         else:
             with pytest.raises(Mistake, match=shown):
                 codec.ids(chat, True)
-    if shown == TEXT:
-        assert turn_end(tokenizer) == tokenizer.convert_tokens_to_ids("<|end|>")
+    model = small_model()
+    model.generation_config.eos_token_id = [7, 8]
+    ends = {7, 8, tokenizer.eos_token_id}
+    if shown.startswith("<"):
+        ends.add(tokenizer.convert_tokens_to_ids("<|end|>"))
+    assert eos_tokens(model, tokenizer) == ends
     with pytest.raises(Mistake, match="has to be text"):
         codec.ids([{"role": "user", "content": [{"type": "image"}]}], True)
 

@@ -8,7 +8,6 @@ import math
 
 import bitsandbytes.functional
 import pytest
-import tokenizers
 import torch
 import torch.nn.functional as F
 import transformers
@@ -28,13 +27,8 @@ from helpers import (
     uniforms,
     watch,
 )
-from tokenizers import AddedToken, decoders
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import Metaspace
-from tokenizers.processors import TemplateProcessing
 
-from policies import Mistake, decoding, logprobs
-from policies.codec import eos_tokens
+from policies import Mistake, logprobs
 from policies.decoding import decode
 from policies.loading import load_base
 from policies.logprobs import Row, score
@@ -300,30 +294,6 @@ def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
         assert torch.equal(found, sorted_nucleus(row, top_p))
 
 
-@pytest.mark.parametrize(
-    ("decoded", "stop", "size", "text"),  # size None: it was cut off
-    [
-        ([5, 6, 7], ".never", None, "-./"),
-        ([5, 1, 7], ".never", 2, "-"),  # what follows the end is not the response
-        ([1, 5, 6], ".never", 1, ""),
-        ([5, 2, 1], ".never", 2, "-"),  # a second end-of-sequence token
-        ([5, 0, 6, 7], ".", 3, "-"),  # 0 pads prompts, and is a token like any other here
-        ([5, 6, 9, 8], "1", 3, "-."),  # a stop, and what follows it
-    ],
-)
-def test_a_response_ends_after_what_ends_it_first(decoded, stop, size, text):
-    codec = small_base().codec
-    codec.eos = frozenset({1, 2})
-    codec.end_at(["never", stop])
-    zeros = [0.0] * len(decoded)
-    assert codec.end_of(decoded, "so: ") == size
-    response = decoding.response_of(codec, decoded, zeros, zeros, "so: ", size)
-    assert response.ended == (size is not None)
-    assert response.tokens == decoded[:size]
-    assert len(response.logps) == len(decoded[:size])
-    assert response.text == f"so: {text}"
-
-
 @pytest.mark.parametrize("begun", ["", "0"])
 def test_decoding_ends_when_every_row_has_its_stop(begun, monkeypatch):
     """A stop may begin in the given beginning of the answer."""
@@ -359,108 +329,6 @@ def test_an_agent_samples_as_a_team_of_its_temperature():
             assert got.tokens == want.tokens
             if temperature:
                 assert_close(got.logps, want.logps)
-
-
-def embedded_tokenizer(*special):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(EMBEDDED)
-    tokenizer.add_tokens([AddedToken(text, special=True) for text in special])
-    return tokenizer
-
-
-CHAT_ML = (  # Qwen2.5's and SmolLM2's shape; Qwen's has a tool's message within the user's
-    "{% if messages[0].role != 'system' %}<|start|>system\nHelp.<|end|>\n{% endif %}"
-    "{% for m in messages %}<|start|>{{ 'user' if m.role == 'tool' else m.role }}\n"
-    "{{ '<r>' + m.content + '</r>' if m.role == 'tool' else m.content }}<|end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
-)
-GEMMA = (
-    "{{ bos_token }}{% for m in messages %}<turn>{{ m.role }}\n{{ m.content | trim }}<end>\n"
-    "{% endfor %}{% if add_generation_prompt %}<turn>model\n{% endif %}"
-)
-TALK = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": "2 + 2?"},
-    {"role": "assistant", "content": "<sum>"},
-    {"role": "tool", "content": "4"},
-]
-
-
-def pieces_tokenizer():
-    """A tokenizer like Llama 2's: a space is part of the piece that follows it, the first space of
-    a text is stripped, and a text gets a beginning and an end."""
-    pieces = ["<pad>", "<eos>", "<s>", "▁", *map(chr, range(128))]
-    model = tokenizers.Tokenizer(BPE({piece: number for number, piece in enumerate(pieces)}, []))
-    model.pre_tokenizer = Metaspace(prepend_scheme="first")
-    strip = [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    model.decoder = decoders.Sequence(strip)
-    special = [("<s>", 2), ("<eos>", 1)]
-    model.post_processor = TemplateProcessing("<s> $A <eos>", special_tokens=special)
-    names = {"bos_token": "<s>", "eos_token": "<eos>", "pad_token": "<pad>"}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names)
-
-
-@pytest.mark.parametrize("make", [embedded_tokenizer, pieces_tokenizer])
-@pytest.mark.parametrize(
-    "text",
-    [
-        " def f(x):\n    return x != 1 .\n",  # clean-up would take two of the spaces
-        "  two  spaces ",
-        " a<eos> b<pad>",
-        "",
-    ],
-)
-def test_a_text_is_its_tokens_and_they_are_the_text(make, text):
-    """Without a control token and without an end, whatever it spells."""
-    codec = small_base().codec
-    codec.tokenizer = tokenizer = make()
-    tokenizer.clean_up_tokenization_spaces = True
-    tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
-    ids = codec.literal(text)
-    assert not {*ids} & {*codec.tokenizer.all_special_ids}
-    assert codec.text_of([*ids, EOS]) == text
-    prompt = codec.ids(f"x{text}", False)
-    assert prompt == [*codec.opening, *codec.letter, *ids]
-    codec.tokenizer.chat_template = "{{ messages[0].content }}<eos>"  # the template may end it
-    assert codec.ids("x", True)[-1] == EOS
-
-
-@pytest.mark.parametrize(
-    ("make", "template", "controls", "begun"),
-    [
-        (embedded_tokenizer, CHAT_ML, ["<|start|>", "<|end|>", "<r>", "</r>"], "So<eos>"),
-        (pieces_tokenizer, GEMMA, ["<|begin|>", "<turn>", "<end>"], ""),
-    ],
-)
-def test_no_text_makes_a_control_token(make, template, controls, begun):
-    """Neither an item's, a response's, a tool's, nor the beginning of the answer: it stays what it
-    is. Without such a text, the prompt is as transformers has it: the template alone decides about
-    the first token, which the tokenizer adds to plain texts."""
-    codec = small_base().codec
-    codec.tokenizer = tokenizer = make()
-    # The tool's marks are added and not special, as Qwen's are.
-    tokenizer.add_tokens([AddedToken(text, special="r>" not in text) for text in controls])
-    tokenizer.add_special_tokens({"bos_token": "<|begin|>"})
-    special = [("<|begin|>", tokenizer.bos_token_id)]
-    processor = TemplateProcessing("<|begin|> $A", special_tokens=special)
-    tokenizer.backend_tokenizer.post_processor = processor
-    tokenizer.chat_template = template
-    control_ids = tokenizer.convert_tokens_to_ids([*controls, "<eos>"])
-    forged = f"a {''.join(controls)}\n{' '.join(controls)}<eos> b"
-    seen = []
-    for text in ("as it is", controls[-1], forged):
-        messages = [message | {"content": text} for message in TALK]
-        ids = codec.ids(messages, False, begun)
-        seen.append([token for token in ids if token in control_ids])
-        rendered = tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=False
-        )
-        assert tokenizer.decode(ids) == rendered + begun
-        if text == "as it is":
-            want = tokenizer(rendered, add_special_tokens=False)["input_ids"]
-            assert ids[: len(want)] == want
-    assert seen[0] == seen[1] == seen[2]
-    assert {*seen[0]} == {*control_ids[:-1]}
-    assert codec.ids("2 + 2?", True) == codec.ids(TALK[1:2], False)
 
 
 def test_training_mode_cannot_be_switched_on():
@@ -507,33 +375,3 @@ def weight_of(layer):
     if hasattr(layer, "state"):
         return layer.state.CB.float() * layer.state.SCB[:, None] / 127
     return layer.weight.data.float()
-
-
-def test_prompts_are_never_cut():
-    codec = small_base().codec
-    assert codec.encode("abc", chat=False, limit=3) == (9, 10, 11)
-    codec.context = 9
-    for text, room, error in (
-        ("abcd", 0, "4 tokens and --max-prompt-tokens is 3"),
-        ("ab", 8, "the model's context of 9"),
-        ("", 0, "a prompt has no token"),
-    ):
-        with pytest.raises(ValueError, match=error):
-            codec.encode(text, chat=False, limit=3, room=room)
-
-
-@pytest.mark.parametrize(
-    ("template", "end"),
-    [
-        ("{% for m in messages %}<start>{{ m.content }} <end>\n{% endfor %}", "<end>"),
-        ("{% for m in messages %}<start>{{ m.content }}\n{% endfor %}", None),
-        ("{{ raise_exception('images only') }}", None),
-    ],
-)
-def test_checkpoint_tokenizer_and_template_say_what_ends_a_response(template, end):
-    tokenizer = embedded_tokenizer("<start>", "<end>")
-    tokenizer.chat_template = template
-    model = small_model(vocab_size=len(tokenizer))
-    model.generation_config.eos_token_id = [7, 8]
-    expected = {7, 8, EOS, *([tokenizer.convert_tokens_to_ids(end)] if end else [])}
-    assert eos_tokens(model, tokenizer) == expected
