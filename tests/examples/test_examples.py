@@ -148,6 +148,7 @@ CALL = ["<python>7 * 31", ""]
 LONG = "one\nand " + 60 * "x"
 SENT = ["8 is\nit", LONG]
 FINAL = ["3 7", "217"]
+WRITTEN = r"# agent 0 wrote\n```\nONE\n```\n"
 
 
 def asks(task, item, *turns):
@@ -170,6 +171,7 @@ def asks(task, item, *turns):
         (tools.Tools, CALL, None, '{"role": "tool", "content": "217"}', "7 * 31"),
         (tools.NoTool, CALL, None, tools.ANSWER, "217"),
         (lambda: sums(2, size=5), ["a hint", ""], None, "partner: a hint", "8"),
+        (workflows.Sequential, ["```\nONE", ""], None, WRITTEN, "TWO"),
     ],
 )
 def test_only_the_partner_reads_a_message(make, texts, only_0, only_1, nobody):
@@ -185,7 +187,7 @@ def test_only_the_partner_reads_a_message(make, texts, only_0, only_1, nobody):
     for agent, text in reads.items():
         assert [other for other in prompts if text in prompts[other]] == [agent]
         assert nobody not in prompts[agent]
-    assert asks(task, item, texts, ["3 7", "217"])[1][1][max(reads)] == ["3 7", "217"][max(reads)]
+    assert asks(task, item, texts, FINAL)[1][1][max(reads)] == FINAL[max(reads)]
 
 
 def test_a_tool_without_a_result_says_nothing():
@@ -208,24 +210,12 @@ def test_a_ledger_s_reader_sees_its_own_half():
     assert own == item["amounts"]
 
 
-def test_in_turn_each_sees_what_those_before_it_wrote():
-    task = workflows.Sequential()
-    item = task.items("test")[0]
-    first = ["```\nONE", ""]
-    above = "# agent 0 wrote\n```\nONE\n```\n"
-    helper, main = (task.observe(agent, item, []) for agent in (0, 1))
-    assert asks(task, item) == ({0: json.dumps(helper)}, None)
-    assert asks(task, item, first) == ({1: json.dumps(above + main)}, None)
-    assert asks(task, item, first, ["", "TWO"]) == ({}, (item, ["```\nONE", "TWO"]))
-
-
 def test_a_debate_shows_all_answers_and_a_router_decides_who_is_asked():
     task = workflows.Debate()
     item = task.items("test")[0]
-    prompts, _ = asks(task, item, ["ONE", "TWO"])
-    for agent in (0, 1):
-        own = task.observe(agent, item, [])
-        assert json.loads(prompts[agent]) == f"Agent 0 wrote:\nONE\n\nAgent 1 wrote:\nTWO\n\n{own}"
+    answers = "Agent 0 wrote:\nONE\n\nAgent 1 wrote:\nTWO\n\n"
+    shown = {agent: json.dumps(answers + task.observe(agent, item, [])) for agent in (0, 1)}
+    assert asks(task, item, ["ONE", "TWO"]) == (shown, None)
     assert asks(task, item, ["ONE", "TWO"], ["x", "y"]) == ({}, (item, ["x", "y"]))
     task = workflows.Router(num_agents=3)
     for answer, solver in (("agent 2", 2), ("me", 1)):
