@@ -24,7 +24,7 @@ from training.reward_runner import Scorer
 
 class Stub(LocalServer):
     """Plays a script: one step a request, the last one for all that follow. A step is a text, or a
-    function of the request handler."""
+    function of the request handler and the body."""
 
     def __init__(self, *script):
         super().__init__()
@@ -37,17 +37,29 @@ class Stub(LocalServer):
             self.requests.append((handler.path, handler.headers, body))
             step = self.script[min(len(self.requests), len(self.script)) - 1]
         if callable(step):
-            step(handler)
+            step(handler, body)
         else:
-            message = {"role": "assistant", "content": step}
-            handler.answer(200, {"choices": [{"message": message}]})
+            say(handler, step)
 
 
-def hang_up(handler):
+def say(handler, text):
+    message = {"role": "assistant", "content": text}
+    handler.answer(200, {"choices": [{"message": message}]})
+
+
+def hang_up(handler, body):
     handler.connection.close()
 
 
-def slow(handler):
+def refuse(handler, body):
+    handler.answer(401, {})
+
+
+def busy(handler, body):
+    handler.answer(503, {})
+
+
+def slow(handler, body):
     time.sleep(2.5)
     handler.answer(200, {})
 
@@ -120,7 +132,7 @@ def test_each_question_is_asked_once(tmp_path, answer, edit):
     ("bad", "error", "count"),
     [
         (hang_up, openai.APIConnectionError, 2),
-        (lambda handler: handler.answer(401, {}), openai.AuthenticationError, 1),
+        (refuse, openai.AuthenticationError, 1),
     ],
 )
 def test_an_endpoint_that_stays_down_or_refuses_raises(bad, error, count, monkeypatch):
@@ -149,31 +161,27 @@ def test_the_recipes_task_needs_a_server_and_takes_other_feedback(capsys, monkey
 # --- the judge ------------------------------------------------------------------------------------
 
 
-class Longer(Stub):
-    """Prefers the longer answer, or rates it with its length. It asks for patience at first."""
-
-    def respond(self, handler, body):
-        with self.lock:
-            self.requests.append(body)
-            is_first = len(self.requests) == 1
-        if is_first:
-            handler.answer(503, {})
-            return
-        *_, user = json.loads(body)["messages"]
-        sizes = [len(text) for text in re.findall("Part 1:\\n(x*)", user["content"])]
+def longer(handler, body):
+    """Prefer the longer answer, or rate it with its length."""
+    *_, user = json.loads(body)["messages"]
+    sizes = [len(text) for text in re.findall("Part 1:\n(x*)", user["content"])]
+    if len(sizes) == 1:
         answer = f"I say {sizes[0]} of 10"
-        if len(sizes) == 2:
-            answer = "T" if sizes[0] == sizes[1] else "AB"[sizes[1] > sizes[0]]
-        handler.answer(200, {"choices": [{"message": {"role": "assistant", "content": answer}}]})
+    elif sizes[0] == sizes[1]:
+        answer = "T"
+    else:
+        answer = "AB"[sizes[1] > sizes[0]]
+    say(handler, answer)
 
 
 @pytest.fixture
-def longer(monkeypatch):
+def requests(monkeypatch):
+    """What a judge is sent that asks for patience at first."""
     judge.endpoint.cache_clear()
-    with Longer() as stub:
+    with Stub(busy, longer) as stub:
         monkeypatch.setenv("JUDGE_URL", stub.url)
         monkeypatch.setenv("JUDGE_MODEL", "m")
-        yield stub
+        yield stub.requests
     judge.endpoint.cache_clear()
 
 
@@ -181,20 +189,20 @@ def judged(reward, joints):
     return [parts["reward"] for parts in Scorer(reward)(joints)]
 
 
-def test_a_judge_compares_the_responses_to_a_problem(longer):
+def test_a_judge_compares_the_responses_to_a_problem(requests):
     one, other = {"prompt": "one"}, {"prompt": "other"}
     joints = [(one, ["x" * size]) for size in (1, 3, 2)]
     joints += [(other, ["xxx"]), (other, ["xxx."]), ({"prompt": "alone"}, ["xx"])]
     assert judged(judge.pairwise, joints) == [0.0, 1.0, 0.5, 0.5, 0.5, 0.5]
-    assert len(longer.requests) == 3 + 2 + 1  # a failed one is asked again
+    assert len(requests) == 3 + 2 + 1  # a failed one is asked again
     assert judged(judge.pairwise, joints[:3]) == [0.0, 1.0, 0.5]
-    assert len(longer.requests) == 6  # from its file
+    assert len(requests) == 6  # from its file
 
 
-def test_a_judge_rates_by_a_rubric(longer):
+def test_a_judge_rates_by_a_rubric(requests):
     joints = [({"prompt": "one", "rubric": "Is it long?"}, ["x" * size]) for size in (0, 4, 12)]
     assert judged(judge.rubric, joints) == [0.0, 0.4, 1.0]
-    assert all(b"Rubric: Is it long?" in body for body in longer.requests)
+    assert all(b"Rubric: Is it long?" in body for *_, body in requests)
 
 
 def test_a_judge_says_what_it_needs(monkeypatch, capsys):
