@@ -173,6 +173,7 @@ def test_what_an_episode_yields_is_checked(body, error):
                 assert step.scored == (item, ["x", "y"]) or step.scored == (item, ["", "y"])
                 break
             history.append((step.asked, ["x", "y"]))
+    assert all(texts == ["x", "y"] for _, texts in history), "the episode has a copy"
 
 
 @pytest.mark.parametrize(
