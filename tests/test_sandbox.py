@@ -669,7 +669,8 @@ def test_it_holds_for_an_ordinary_user():
     nobody = {"user": 65534, "group": 65534, "extra_groups": []}
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
-        shutil.copy(programs.__file__, folder)
+        for file in ("sandbox_programs.py", "blocks.py"):
+            shutil.copy(Path(programs.__file__).with_name(file), folder)
         shutil.copytree(ROOT, f"{folder}/programs/sandbox")
         Path(folder, "secret.txt").write_text("treasure", "utf-8")
         command = [python, "-B", "-c", AS_NOBODY, folder]

@@ -9,6 +9,8 @@ holds secret.txt, PID for the trainer, PORT for a port on which the trainer list
 from dataclasses import dataclass
 from textwrap import dedent
 
+from blocks import blocks
+
 SQUARE = (
     "assert f(3) == 13",
     "assert f(5) == 29, 'not 29'",
@@ -22,6 +24,8 @@ SQUARE = (
     "assert all(a == b for a, b in zip(map(f, [1, 2]), [5, 8]))",
     "for n in range(3):\n    assert f(n) - 4 == n * n",
 )
+FAILED = ("error", "crash", "timeout", "memory")
+FIVE = ("assert f(1) == 5",)
 UNDONE = ("assert attack() == 'done'",)  # which must fail
 
 
@@ -31,36 +35,57 @@ class Case:
     code: str
     tests: tuple[str, ...] = SQUARE
     entry_point: str = "f"
-    outcomes: tuple[str, ...] = ("error", "crash", "timeout", "memory")
+    outcomes: tuple[str, ...] = FAILED
     setup: str = ""
 
 
-def cases(tests=SQUARE, entry_point="f", outcomes=None, **codes):
-    more = {"outcomes": outcomes} if outcomes else {}
+def cases(table="", tests=SQUARE, entry_point="f", outcomes=FAILED, **codes):
+    """Return the cases of a table, whose parts are codes, and those of the named codes."""
+    if table:
+        codes = dict(blocks(table)) | codes
     return [
-        Case(name, dedent(code).lstrip("\n"), tests, entry_point, **more)
+        Case(name, dedent(code).lstrip("\n"), tests, entry_point, outcomes)
         for name, code in codes.items()
     ]
+
+
+def with_tests(table, outcomes=FAILED):
+    """Return the cases of a table. A part is a code, its tests, and a setup, if it has one. Its
+    head names an entry point that is not f, too."""
+    made = []
+    for head, part in blocks(table):
+        name, _, entry_point = head.partition(" ")
+        part, _, setup = part.partition("\n--- setup\n")
+        code, *tests = part.split("\n---\n")
+        made.append(Case(name, code, tuple(tests), entry_point or "f", outcomes, setup))
+    return made
 
 
 # ---- attacks on the verdict ---------------------------------------------------------------------
 
 LEAVE = cases(
-    hard_exit_in_call="import os\ndef f(n): os._exit(0)",
-    exit_through_libc="import ctypes\ndef f(n): ctypes.CDLL(None).exit(0)",
-    exit_at_exit="""
-        import atexit, os
-        atexit.register(os._exit, 0)
-        def f(n): raise SystemExit
-        """,
-    stop_iteration="def f(n): raise StopIteration",
-    own_base_exception="class Out(BaseException): pass\ndef f(n): raise Out",
-    assertion_error_is_success="""
-        import builtins
-        class Quiet(BaseException): pass
-        builtins.AssertionError = Quiet
-        def f(n): raise Quiet
-        """,
+    """
+=== hard_exit_in_call
+import os
+def f(n): os._exit(0)
+=== exit_through_libc
+import ctypes
+def f(n): ctypes.CDLL(None).exit(0)
+=== exit_at_exit
+import atexit, os
+atexit.register(os._exit, 0)
+def f(n): raise SystemExit
+=== stop_iteration
+def f(n): raise StopIteration
+=== own_base_exception
+class Out(BaseException): pass
+def f(n): raise Out
+=== assertion_error_is_success
+import builtins
+class Quiet(BaseException): pass
+builtins.AssertionError = Quiet
+def f(n): raise Quiet
+"""
 )
 
 EQUAL = """
@@ -133,63 +158,57 @@ OBJECTS = cases(
 )
 
 SABOTAGE = cases(
-    patched_builtins="""
-        import builtins, math
-        for name in ("abs", "all", "any", "sorted", "len", "zip", "map", "isinstance", "max"):
-            setattr(builtins, name, lambda *_, **__: True)
-        math.isclose = lambda *_, **__: True
-        def f(n): return 0
-        """,
-    patched_json="""
-        import json
-        json.dumps = lambda *_, **__: '["value", 14]'
-        json.loads = lambda *_, **__: ["call", abs, [14], {}]
-        def f(n): return 0
-        """,
-    patched_harness="""
-        import sys
-        frame = sys._getframe()
-        while frame:
-            for name in list(frame.f_globals):
-                if name in ("Packer", "unpack", "described", "Solution", "compiled", "shown"):
-                    frame.f_globals[name] = lambda *_, **__: 13
-            frame = frame.f_back
-        def f(n): return 0
-        """,
-    everything_answers="""
-        import sys
-        def f(n): return 13
-        solution = sys._getframe(1).f_locals.get("self")
-        if solution is not None:
-            solution.answer = lambda request: b'["value", 0]'
-        """,
-    late_redefinition="""
-        def f(n):
-            global f
-            f = lambda n: True
-            return True
-        """,
-    replaced_entry="""
-        class Names(dict):
-            def __missing__(self, key): return 13
-        globals()["__builtins__"] = Names()
-        """,
-    changed_small_integers="""
-        import ctypes
-        def f(n):
-            for number in (5, 8, 13, 29, 40):  # each becomes 0, in this process
-                ctypes.c_uint32.from_address(id(number) + 24).value = 0
-            return 0
-        """,
-    trace="""
-        import sys
-        def trace(frame, event, arg):
-            frame.f_locals["value"] = 14
-            return trace
-        sys.settrace(trace)
-        sys.setprofile(lambda *_: None)
-        def f(n): return 0
-        """,
+    """
+=== patched_builtins
+import builtins, math
+for name in ("abs", "all", "any", "sorted", "len", "zip", "map", "isinstance", "max"):
+    setattr(builtins, name, lambda *_, **__: True)
+math.isclose = lambda *_, **__: True
+def f(n): return 0
+=== patched_json
+import json
+json.dumps = lambda *_, **__: '["value", 14]'
+json.loads = lambda *_, **__: ["call", abs, [14], {}]
+def f(n): return 0
+=== patched_harness
+import sys
+frame = sys._getframe()
+while frame:
+    for name in list(frame.f_globals):
+        if name in ("Packer", "unpack", "described", "Solution", "compiled", "shown"):
+            frame.f_globals[name] = lambda *_, **__: 13
+    frame = frame.f_back
+def f(n): return 0
+=== everything_answers
+import sys
+def f(n): return 13
+solution = sys._getframe(1).f_locals.get("self")
+if solution is not None:
+    solution.answer = lambda request: b'["value", 0]'
+=== late_redefinition
+def f(n):
+    global f
+    f = lambda n: True
+    return True
+=== replaced_entry
+class Names(dict):
+    def __missing__(self, key): return 13
+globals()["__builtins__"] = Names()
+=== changed_small_integers
+import ctypes
+def f(n):
+    for number in (5, 8, 13, 29, 40):  # each becomes 0, in this process
+        ctypes.c_uint32.from_address(id(number) + 24).value = 0
+    return 0
+=== trace
+import sys
+def trace(frame, event, arg):
+    frame.f_locals["value"] = 14
+    return trace
+sys.settrace(trace)
+sys.setprofile(lambda *_: None)
+def f(n): return 0
+"""
 )
 
 # Looks for the tests in every place it can think of, and answers from them if it finds any.
@@ -328,18 +347,19 @@ FORGE = cases(
 )
 
 TEXTS = cases(
-    text_that_raises="""
-        class Bad(Exception):
-            def __str__(self): raise SystemExit
-        def f(n): raise Bad
-        """,
-    text_that_exits="""
-        import os
-        class Bad(Exception):
-            def __str__(self): os._exit(0)
-        def f(n): raise Bad
-        """,
-    text_that_is_huge="def f(n): raise ValueError('x' * 5_000_000)",
+    """
+=== text_that_raises
+class Bad(Exception):
+    def __str__(self): raise SystemExit
+def f(n): raise Bad
+=== text_that_exits
+import os
+class Bad(Exception):
+    def __str__(self): os._exit(0)
+def f(n): raise Bad
+=== text_that_is_huge
+def f(n): raise ValueError('x' * 5_000_000)
+"""
 )
 
 SOURCES = cases(
@@ -378,7 +398,7 @@ def attacks(table, **codes):
         name, action = line.split(maxsplit=1)
         code = SYSCALL if "syscall(" in action else ""
         codes[name] = f"{code}import os\ndef attack():\n    {action}\n    return 'done'"
-    return cases(UNDONE, "attack", **codes)
+    return cases(tests=UNDONE, entry_point="attack", **codes)
 
 
 def machine_code(*code):
@@ -532,128 +552,201 @@ MACHINE = FILES + NETWORK + PROCESSES + POWERS
 # ---- attacks on time and memory -----------------------------------------------------------------
 
 SLOW = cases(
-    ("assert f(1) == 5",),
+    """
+=== loop_at_top
+while True: pass
+=== loop_in_call
+def f(n):
+    while True: pass
+=== loop_in_finally
+def f(n):
+    try: return 5
+    finally:
+        while True: pass
+=== loop_in_text
+class Bad(Exception):
+    def __str__(self):
+        while True: pass
+def f(n): raise Bad
+=== loop_in_iteration
+class Endless(list):
+    def __iter__(self):
+        while True: pass
+def f(n): return iter(Endless()) if n else None
+=== loop_in_c
+def f(n): return sum(range(10 ** 15))
+=== swallows_everything
+def f(n):
+    while True:
+        try:
+            while True: pass
+        except BaseException: pass
+=== ignores_signals
+import signal
+for number in range(1, 64):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+def f(n):
+    while True: pass
+=== own_alarm
+import signal
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+def f(n):
+    while True: pass
+=== sleeps
+import time
+def f(n): time.sleep(60)
+=== reads_its_pipe
+import os
+def f(n):
+    while True: os.read(3, 1 << 16)
+""",
+    FIVE,
     outcomes=("timeout",),
-    loop_at_top="while True: pass",
-    loop_in_call="def f(n):\n    while True: pass",
-    loop_in_finally="def f(n):\n    try: return 5\n    finally:\n        while True: pass",
-    loop_in_text="""
-        class Bad(Exception):
-            def __str__(self):
-                while True: pass
-        def f(n): raise Bad
-        """,
-    loop_in_iteration="""
-        class Endless(list):
-            def __iter__(self):
-                while True: pass
-        def f(n): return iter(Endless()) if n else None
-        """,
-    loop_in_c="def f(n): return sum(range(10 ** 15))",
-    swallows_everything="""
-        def f(n):
-            while True:
-                try:
-                    while True: pass
-                except BaseException: pass
-        """,
-    ignores_signals="""
-        import signal
-        for number in range(1, 64):
-            try: signal.signal(number, signal.SIG_IGN)
-            except (OSError, ValueError): pass
-        def f(n):
-            while True: pass
-        """,
-    own_alarm="""
-        import signal
-        signal.signal(signal.SIGALRM, lambda *_: None)
-        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-        def f(n):
-            while True: pass
-        """,
-    sleeps="import time\ndef f(n): time.sleep(60)",
-    reads_its_pipe="import os\ndef f(n):\n    while True: os.read(3, 1 << 16)",
 )
 
 EXHAUST = cases(
-    ("assert f(1) == 5",),
+    """
+=== touches_memory
+def f(n): return bytearray(1 << 33)
+=== grows_memory
+def f(n):
+    x = []
+    while True: x.append(bytearray(1 << 20))
+=== maps_memory
+import mmap
+def f(n): return mmap.mmap(-1, 1 << 36)
+=== huge_answer
+def f(n): return 'x' * (50 << 20)
+=== deep_answer
+def f(n):
+    x = []
+    for _ in range(10 ** 5): x = [x]
+    return x
+=== shared_answer
+def f(n):
+    x = []
+    for _ in range(60): x = [x, x]
+    return x
+=== recursion_without_limit
+import sys
+sys.setrecursionlimit(10 ** 9)
+def f(n): return max([n], key=f)
+=== segfault
+import ctypes
+def f(n): ctypes.string_at(8)
+=== stops_itself
+import os, signal
+def f(n): os.kill(os.getpid(), signal.SIGSTOP)
+=== swarm_of_threads
+import threading, time
+def f(n):
+    for _ in range(10 ** 4): threading.Thread(target=time.sleep, args=(60,)).start()
+    return 5
+=== bad_exit_handler
+import atexit
+def hang():
+    while True: pass
+atexit.register(hang)
+def f(n): raise SystemExit
+=== wrecked_interpreter
+import builtins, sys
+def f(n):
+    sys.modules.clear()
+    vars(builtins).clear()
+    return 5 if len([]) else 0
+""",
+    FIVE,
     outcomes=("memory", "crash", "error", "timeout"),
-    touches_memory="def f(n): return bytearray(1 << 33)",
-    grows_memory="def f(n):\n    x = []\n    while True: x.append(bytearray(1 << 20))",
-    maps_memory="import mmap\ndef f(n): return mmap.mmap(-1, 1 << 36)",
-    huge_answer="def f(n): return 'x' * (50 << 20)",
-    deep_answer="def f(n):\n    x = []\n    for _ in range(10 ** 5): x = [x]\n    return x",
-    shared_answer="def f(n):\n    x = []\n    for _ in range(60): x = [x, x]\n    return x",
-    recursion_without_limit="""
-        import sys
-        sys.setrecursionlimit(10 ** 9)
-        def f(n): return max([n], key=f)
-        """,
-    segfault="import ctypes\ndef f(n): ctypes.string_at(8)",
-    stops_itself="import os, signal\ndef f(n): os.kill(os.getpid(), signal.SIGSTOP)",
-    swarm_of_threads="""
-        import threading, time
-        def f(n):
-            for _ in range(10 ** 4): threading.Thread(target=time.sleep, args=(60,)).start()
-            return 5
-        """,
-    bad_exit_handler="""
-        import atexit
-        def hang():
-            while True: pass
-        atexit.register(hang)
-        def f(n): raise SystemExit
-        """,
-    wrecked_interpreter="""
-        import builtins, sys
-        def f(n):
-            sys.modules.clear()
-            vars(builtins).clear()
-            return 5 if len([]) else 0
-        """,
 )
 
 # A plain answer of which a careless test, run by the judge, makes something endless.
-STEER = [
-    Case("huge_range", "def f(n): return range(10 ** 15)", ("assert sum(f(1)) == 5",)),
-    Case("huge_repeat", "def f(n): return 10 ** 12", ("assert 'a' * f(1) == 'aaaaa'",)),
-    Case(
-        "colliding",
-        "def f(n): return [k * (2 ** 61 - 1) for k in range(1, 50_000)]",
-        ("assert set(f(1)) == {5}",),
-    ),
-    Case("endless_generator", "def f(n):\n    while True: yield 5", ("assert list(f(1)) == [5]",)),
-    Case(
-        "swallowed_limit", "def f(n):\n    while True: pass", ("try:\n    f(1)\nexcept:\n    pass",)
-    ),
-    Case(
-        "swallowed_crash",
-        "import os\ndef f(n): os._exit(0)",
-        ("try:\n    f(1)\nexcept:\n    pass",),
-    ),
-]
+STEER = with_tests(
+    """
+=== huge_range
+def f(n): return range(10 ** 15)
+---
+assert sum(f(1)) == 5
+=== huge_repeat
+def f(n): return 10 ** 12
+---
+assert 'a' * f(1) == 'aaaaa'
+=== colliding
+def f(n): return [k * (2 ** 61 - 1) for k in range(1, 50_000)]
+---
+assert set(f(1)) == {5}
+=== endless_generator
+def f(n):
+    while True: yield 5
+---
+assert list(f(1)) == [5]
+=== swallowed_limit
+def f(n):
+    while True: pass
+---
+try:
+    f(1)
+except:
+    pass
+=== swallowed_crash
+import os
+def f(n): os._exit(0)
+---
+try:
+    f(1)
+except:
+    pass
+"""
+)
 
 # ---- across programs: what the first plants, the second must not see ----------------------------
 
-SEEN = ("assert f(2) == 4",)
 PLANTS = cases(
-    SEEN,
-    in_builtins="import builtins\nbuiltins.planted = 1\nbuiltins.len = None\ndef f(n): return 4",
-    in_modules="import math, sys\nmath.planted = sys.planted = math.sqrt = 1\ndef f(n): return 4",
-    in_random="import random\nrandom.seed(77)\nrandom.random()\ndef f(n): return 4",
-    in_limits="import sys\nsys.setrecursionlimit(50_000)\ndef f(n): return 4",
-    in_signals="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ndef f(n): return 4",
-    in_harness="""
-        import sys
-        sys._getframe(1).f_globals["RESERVE"].append("planted")
-        def f(n): return 4
-        """,
-    in_descriptors="import os\nos.closerange(0, 3)\ndef f(n): return 4",
-    in_crash="import os\ndef f(n): os._exit(1)",
-    in_memory="x = bytearray(90 << 20)\ndef f(n): return 4",
-    in_cpu_time="import time\nend = time.time() + 0.5\nwhile time.time() < end: pass\n"
-    "def f(n): return 4",
+    """
+=== in_builtins
+import builtins
+builtins.planted = 1
+builtins.len = None
+def f(n): return 4
+=== in_modules
+import math, sys
+math.planted = sys.planted = math.sqrt = 1
+def f(n): return 4
+=== in_random
+import random
+random.seed(77)
+random.random()
+def f(n): return 4
+=== in_limits
+import sys
+sys.setrecursionlimit(50_000)
+def f(n): return 4
+=== in_signals
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def f(n): return 4
+=== in_harness
+import sys
+sys._getframe(1).f_globals["RESERVE"].append("planted")
+def f(n): return 4
+=== in_descriptors
+import os
+os.closerange(0, 3)
+def f(n): return 4
+=== in_crash
+import os
+def f(n): os._exit(1)
+=== in_memory
+x = bytearray(90 << 20)
+def f(n): return 4
+=== in_cpu_time
+import time
+end = time.time() + 0.5
+while time.time() < end: pass
+def f(n): return 4
+""",
+    ("assert f(2) == 4",),
 )
 CHECK_NOTHING_PLANTED = """
 import builtins, math, os, random, signal, sys
@@ -670,189 +763,214 @@ def f(n):
 # ---- honest, but odd: all must pass -------------------------------------------------------------
 
 
-def honest(name, code, *tests, entry_point="f", setup=""):
-    return Case(name, dedent(code).lstrip("\n"), tests, entry_point, ("ok",), setup)
-
-
-HONEST = [
-    honest(
-        "prints_oddly",
-        """
-        import sys
-        def f(text):
-            print(text, '\\ud800', file=sys.stderr)
-            print(text, '\\ud800')
-            sys.stdout.write(text)
-            sys.stdout.flush()
-            return text
-        """,
-        r"assert f('\u20ac \U0001f600 \ud800') == '\u20ac \U0001f600 \ud800'",
-    ),
-    honest(
-        "raised_limit",
-        """
-        import sys
-        sys.setrecursionlimit(100_000)
-        def f(n): return 0 if n == 0 else 1 + f(n - 1)
-        """,
-        "assert f(20_000) == 20_000",
-    ),
-    honest(
-        "imports",
-        """
-        import abc, ast, base64, bisect, cmath, collections, copy, csv, dataclasses, datetime
-        import decimal, difflib, enum, fractions, functools, hashlib, heapq, html, io, itertools
-        import json, math, operator, os, pprint, queue, random, re, statistics, string, struct
-        import sys, textwrap, time, typing, unicodedata, urllib.parse, uuid, zlib
-        from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-        from typing import Any, Dict, List, Optional, Tuple, Union
-        def f(text: Optional[str]) -> List[Any]:
-            return [hashlib.md5(text.encode()).hexdigest(), hashlib.sha256(b"").hexdigest()[:4],
-                    statistics.mean([1, 2]),
-                    str(datetime.datetime.strptime("5 Mar 2024", "%d %b %Y")),
-                    base64.b64encode(b"x"), re.sub("a", "b", text), math.isqrt(17)]
-        """,
-        "assert f('a') == ['0cc175b9c0f1b6a831c399e269772661', 'e3b0', 1.5, "
-        "'2024-03-05 00:00:00', b'eA==', 'b', 4]",
-    ),
-    honest(
-        "subclasses",
-        """
-        from collections import OrderedDict, defaultdict, namedtuple
-        import enum
-        Point = namedtuple('Point', 'x y')
-        class Level(enum.IntEnum): HIGH = 3
-        def f(kind):
-            return {'tuple': Point(1, 2), 'dict': defaultdict(list, a=[1]), 'enum': Level.HIGH,
-                    'ordered': OrderedDict(b=2, a=1), 'bool': 1 == 1}[kind]
-        """,
-        "assert f('tuple') == (1, 2)",
-        "assert f('dict') == {'a': [1]}",
-        "assert f('enum') == 3",
-        "assert f('ordered') == {'a': 1, 'b': 2}",
-        "assert list(f('ordered')) == ['b', 'a']",
-        "assert f('bool') is True",
-    ),
-    honest(
-        "infinite_generator",
-        "def f():\n    n = 0\n    while True:\n        yield n\n        n += 1",
-        "from itertools import islice\nassert list(islice(f(), 3)) == [0, 1, 2]",
-        "it = f()\nassert (next(it), next(it)) == (0, 1)",
-    ),
-    honest(
-        "plain_types",
-        """
-        from collections import Counter, deque
-        from decimal import Decimal
-        from fractions import Fraction
-        def f(value): return value
-        """,
-        "assert f({1: {2, 3}, (4, 5): frozenset([6])}) == {1: {2, 3}, (4, 5): frozenset([6])}",
-        "assert f(b'\\0\\xff') == b'\\0\\xff' and f(bytearray(b'x')) == bytearray(b'x')",
-        "from decimal import Decimal\nassert f(Decimal('0.10')) == Decimal('0.1')",
-        "from fractions import Fraction\nassert f(Fraction(1, 3)) * 3 == 1",
-        "from collections import Counter, deque\nassert f(Counter('aab')).most_common(1) == "
-        "[('a', 2)] and f(deque([1, 2])) == deque([1, 2])",
-        "assert f(range(2, 9, 3)) == range(2, 9, 3) and f(1 + 2j) == 1 + 2j",
-        "assert f(None) is None and f(True) is True and f('') == '' and f([[], (), {}]) == "
-        "[[], (), {}]",
-        "assert type(f(1.0)) is float and type(f(1)) is int and type(f((1,))) is tuple",
-        "assert f(0.1 + 0.2) == 0.1 + 0.2 and f(-0.0) == 0 and f(5e-324) == 5e-324",
-    ),
-    honest(
-        "big_integers",
-        "def f(n): return 7 ** n",
-        "assert f(50_000) == 7 ** 50_000",
-        "assert -f(200) == -(7 ** 200)",
-    ),
-    honest(
-        "state_across_tests",
-        "count = 0\ndef f(seen=[]):\n    global count\n    count += 1\n"
-        "    seen.append(count)\n    return seen",
-        "assert f() == [1]",
-        "assert f() == [1, 2]",
-    ),
-    honest(
-        "arguments_are_copies",
-        "def f(xs):\n    xs.sort()\n    return xs",
-        "xs = [2, 1]\nassert f(xs) == [1, 2] and xs == [2, 1]",
-    ),
-    honest(
-        "main_guard",
-        "def f(n): return n\nif __name__ == '__main__':\n    print(input())\n    f(1 / 0)",
-        "assert f(1) == 1",
-    ),
-    honest(
-        "linked_objects",
-        """
-        class Node:
-            def __init__(self, value, next=None): self.value, self.next = value, next
-            def last(self, other=None): return other or self
-        def f(values):
-            node = None
-            for value in reversed(values): node = Node(value, node)
-            return node
-        """,
-        "node = f([1, 2])\nassert node.value == 1 and node.next.value == 2 and node.next.next "
-        "is None",
-        "a, b = f([1]), f([2])\nassert a.last(b).value == 2 and a != b",
-    ),
-    honest(
-        "raises_as_expected",
-        """
-        class TooSmall(ValueError): pass
-        def f(n):
-            if n < 0: raise TooSmall(f'{n} is too small')
-            return {}[n] if n else b'\\xff'.decode()
-        """,
-        "try:\n    f(-1)\nexcept ValueError as error:\n    assert str(error) == '-1 is too "
-        "small'\nelse:\n    assert False",
-        "try:\n    f(1)\n    assert False\nexcept KeyError:\n    pass",
-        "try:\n    f(0)\n    assert False\nexcept UnicodeError:\n    pass",
-    ),
-    honest(
-        "names_of_the_harness",
-        """
-        def send(n): return n + 1
-        def receive(n): return send(n) * 2
-        class Remote: pass
-        class Packer: value = 3
-        json = os = sys = main = TestRunner = tests = space = None
-        def load(n): return receive(n) + Packer.value
-        """,
-        "assert load(1) == 7",
-        entry_point="load",
-    ),
-    honest(
-        "large_arguments",
-        "def f(xs): return xs[-1], len(xs)",
-        "assert f(list(range(200_000))) == (199_999, 200_000)",
-        "assert f('é' * 3_000_000) == ('é', 3_000_000)",
-    ),
-    honest(
-        "setup_on_both_sides",
-        "def f(x): return poly([1, 2], x) + LIMIT",
-        "assert f(3) == poly([1, 2], 3) + 10 == 17",
-        "assert abs(math.sqrt(f(3) - 1) - 4) < 1e-9",
-        setup="import math\nLIMIT = 10\ndef poly(cs, x):\n    return sum(c * x ** k for k, c in "
-        "enumerate(cs))",
-    ),
-    honest(
-        "setup_calls_the_entry",
-        "def f(n): return n + 1",
-        "assert twice(3) == 5",
-        setup="def twice(n): return f(f(n))",
-    ),
-    honest(
-        "entry_in_setup",
-        "def f(n): return n + 1",
-        "assert f(1) == 2",
-        setup="def f(n):\n    raise NotImplementedError",
-    ),
-    honest(
-        "reads_no_input",
-        "import sys\ndef f():\n    try:\n        return input()\n"
-        "    except EOFError:\n        return sys.stdin.read()",
-        "assert f() == ''",
-    ),
-]
+HONEST = with_tests(
+    r"""
+=== prints_oddly
+import sys
+def f(text):
+    print(text, '\ud800', file=sys.stderr)
+    print(text, '\ud800')
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return text
+---
+assert f('\u20ac \U0001f600 \ud800') == '\u20ac \U0001f600 \ud800'
+=== raised_limit
+import sys
+sys.setrecursionlimit(100_000)
+def f(n): return 0 if n == 0 else 1 + f(n - 1)
+---
+assert f(20_000) == 20_000
+=== imports
+import abc, ast, base64, bisect, cmath, collections, copy, csv, dataclasses, datetime
+import decimal, difflib, enum, fractions, functools, hashlib, heapq, html, io, itertools
+import json, math, operator, os, pprint, queue, random, re, statistics, string, struct
+import sys, textwrap, time, typing, unicodedata, urllib.parse, uuid, zlib
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from typing import Any, Dict, List, Optional, Tuple, Union
+def f(text: Optional[str]) -> List[Any]:
+    return [hashlib.md5(text.encode()).hexdigest(), hashlib.sha256(b"").hexdigest()[:4],
+            statistics.mean([1, 2]),
+            str(datetime.datetime.strptime("5 Mar 2024", "%d %b %Y")),
+            base64.b64encode(b"x"), re.sub("a", "b", text), math.isqrt(17)]
+---
+assert f('a') == ['0cc175b9c0f1b6a831c399e269772661', 'e3b0', 1.5,
+                  '2024-03-05 00:00:00', b'eA==', 'b', 4]
+=== subclasses
+from collections import OrderedDict, defaultdict, namedtuple
+import enum
+Point = namedtuple('Point', 'x y')
+class Level(enum.IntEnum): HIGH = 3
+def f(kind):
+    return {'tuple': Point(1, 2), 'dict': defaultdict(list, a=[1]), 'enum': Level.HIGH,
+            'ordered': OrderedDict(b=2, a=1), 'bool': 1 == 1}[kind]
+---
+assert f('tuple') == (1, 2)
+---
+assert f('dict') == {'a': [1]}
+---
+assert f('enum') == 3
+---
+assert f('ordered') == {'a': 1, 'b': 2}
+---
+assert list(f('ordered')) == ['b', 'a']
+---
+assert f('bool') is True
+=== infinite_generator
+def f():
+    n = 0
+    while True:
+        yield n
+        n += 1
+---
+from itertools import islice
+assert list(islice(f(), 3)) == [0, 1, 2]
+---
+it = f()
+assert (next(it), next(it)) == (0, 1)
+=== plain_types
+from collections import Counter, deque
+from decimal import Decimal
+from fractions import Fraction
+def f(value): return value
+---
+assert f({1: {2, 3}, (4, 5): frozenset([6])}) == {1: {2, 3}, (4, 5): frozenset([6])}
+---
+assert f(b'\0\xff') == b'\0\xff' and f(bytearray(b'x')) == bytearray(b'x')
+---
+from decimal import Decimal
+assert f(Decimal('0.10')) == Decimal('0.1')
+---
+from fractions import Fraction
+assert f(Fraction(1, 3)) * 3 == 1
+---
+from collections import Counter, deque
+assert f(Counter('aab')).most_common(1) == [('a', 2)] and f(deque([1, 2])) == deque([1, 2])
+---
+assert f(range(2, 9, 3)) == range(2, 9, 3) and f(1 + 2j) == 1 + 2j
+---
+assert f(None) is None and f(True) is True and f('') == '' and f([[], (), {}]) == [[], (), {}]
+---
+assert type(f(1.0)) is float and type(f(1)) is int and type(f((1,))) is tuple
+---
+assert f(0.1 + 0.2) == 0.1 + 0.2 and f(-0.0) == 0 and f(5e-324) == 5e-324
+=== big_integers
+def f(n): return 7 ** n
+---
+assert f(50_000) == 7 ** 50_000
+---
+assert -f(200) == -(7 ** 200)
+=== state_across_tests
+count = 0
+def f(seen=[]):
+    global count
+    count += 1
+    seen.append(count)
+    return seen
+---
+assert f() == [1]
+---
+assert f() == [1, 2]
+=== arguments_are_copies
+def f(xs):
+    xs.sort()
+    return xs
+---
+xs = [2, 1]
+assert f(xs) == [1, 2] and xs == [2, 1]
+=== main_guard
+def f(n): return n
+if __name__ == '__main__':
+    print(input())
+    f(1 / 0)
+---
+assert f(1) == 1
+=== linked_objects
+class Node:
+    def __init__(self, value, next=None): self.value, self.next = value, next
+    def last(self, other=None): return other or self
+def f(values):
+    node = None
+    for value in reversed(values): node = Node(value, node)
+    return node
+---
+node = f([1, 2])
+assert node.value == 1 and node.next.value == 2 and node.next.next is None
+---
+a, b = f([1]), f([2])
+assert a.last(b).value == 2 and a != b
+=== raises_as_expected
+class TooSmall(ValueError): pass
+def f(n):
+    if n < 0: raise TooSmall(f'{n} is too small')
+    return {}[n] if n else b'\xff'.decode()
+---
+try:
+    f(-1)
+except ValueError as error:
+    assert str(error) == '-1 is too small'
+else:
+    assert False
+---
+try:
+    f(1)
+    assert False
+except KeyError:
+    pass
+---
+try:
+    f(0)
+    assert False
+except UnicodeError:
+    pass
+=== names_of_the_harness load
+def send(n): return n + 1
+def receive(n): return send(n) * 2
+class Remote: pass
+class Packer: value = 3
+json = os = sys = main = TestRunner = tests = space = None
+def load(n): return receive(n) + Packer.value
+---
+assert load(1) == 7
+=== large_arguments
+def f(xs): return xs[-1], len(xs)
+---
+assert f(list(range(200_000))) == (199_999, 200_000)
+---
+assert f('é' * 3_000_000) == ('é', 3_000_000)
+=== setup_on_both_sides
+def f(x): return poly([1, 2], x) + LIMIT
+---
+assert f(3) == poly([1, 2], 3) + 10 == 17
+---
+assert abs(math.sqrt(f(3) - 1) - 4) < 1e-9
+--- setup
+import math
+LIMIT = 10
+def poly(cs, x):
+    return sum(c * x ** k for k, c in enumerate(cs))
+=== setup_calls_the_entry
+def f(n): return n + 1
+---
+assert twice(3) == 5
+--- setup
+def twice(n): return f(f(n))
+=== entry_in_setup
+def f(n): return n + 1
+---
+assert f(1) == 2
+--- setup
+def f(n):
+    raise NotImplementedError
+=== reads_no_input
+import sys
+def f():
+    try:
+        return input()
+    except EOFError:
+        return sys.stdin.read()
+---
+assert f() == ''
+""",
+    ("ok",),
+)
