@@ -4,6 +4,7 @@ import contextlib
 import functools
 import http.server
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -161,6 +162,11 @@ def output_of(command, code=0, **options):
     done = subprocess.run(command, capture_output=True, text=True, **options)
     assert done.returncode == code, (done.stdout + done.stderr)[-3000:]
     return done
+
+
+def table(text):
+    """Return the cells of each row. Two spaces or more stand between cells."""
+    return [re.split(" {2,}", row) for row in text.strip().split("\n")]
 
 
 def words(*parts):

@@ -6,14 +6,13 @@ One case for each kind of mistake: what is done, and what its line has to name.
 
 import json
 import os
-import re
 import shutil
 import sys
 import time
 
 import helpers
 import pytest
-from helpers import ROOT, SMALL, copied_model, edit_json, output_of, started, train_run
+from helpers import ROOT, SMALL, copied_model, edit_json, output_of, started, table, train_run
 from safetensors.torch import load_file, save_file
 
 import eval as evaluation
@@ -158,9 +157,8 @@ eval --task coop --device cuda                  --device cuda: torch finds none 
 """
 
 
-@pytest.mark.parametrize("row", COMMANDS.strip().split("\n"))
-def test_a_command_that_cannot_be_right(row, refused):
-    command, named = re.split(" {2,}", row)
+@pytest.mark.parametrize(("command", "named"), table(COMMANDS))
+def test_a_command_that_cannot_be_right(command, named, refused):
     assert named in refused(command)
 
 

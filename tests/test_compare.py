@@ -12,7 +12,7 @@ from statistics import mean, stdev
 
 import pandas
 import pytest
-from helpers import args_of, edit_json, write_run
+from helpers import args_of, edit_json, table, write_run
 
 import train
 from evaluation import runs
@@ -84,10 +84,9 @@ reward       null                "code_pass"         0 0 1
 """
 
 
-@pytest.mark.parametrize("row", DIFFERENT.strip().split("\n"))
-def test_measures_of_other_problems_or_units_are_not_subtracted(row, tmp_path):
+@pytest.mark.parametrize(("name", "one", "other", "counts"), table(DIFFERENT))
+def test_measures_of_other_problems_or_units_are_not_subtracted(name, one, other, counts, tmp_path):
     """What tells experiments apart does so whoever else is named, and some of it the unit, too."""
-    name, one, other, counts = re.split(" {2,}", row)
     one = {"parts": {"reward/x": 1.0}, name: json.loads(one)}
     other = {"parts": {"reward/x": 1.0}, name: json.loads(other)}
     write(tmp_path, "x", 0, **one)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import copied_model, edit_args, run_eval, watch
+from helpers import copied_model, edit_args, run_eval, table, watch
 
 import train
 from policies import loading
@@ -60,19 +60,19 @@ def test_a_run_keeps_its_bits(trained, tmp_path, monkeypatch):
     assert [bits for _, bits, *_ in loaded] == [16]
 
 
-@pytest.mark.parametrize(
-    ("argv", "expected"),
-    [
-        ("", 1),
-        ("--optimism 0.5", 0.5),
-        ("--num-agents 3 --freeze 0", 1),
-        ("--freeze 0", 0),  # one learns
-        ("--num-agents 1", 0),
-        ("--joint aligned", 0),
-    ],
-)
+OPTIMISM = """
+--seed 1                   1
+--optimism 0.5             0.5
+--num-agents 3 --freeze 0  1
+--freeze 0                 0
+--num-agents 1             0
+--joint aligned            0
+"""
+
+
+@pytest.mark.parametrize(("argv", "expected"), table(OPTIMISM))
 def test_optimism_is_on_where_partners_learn_and_several_joint_responses_count(argv, expected):
-    assert train.parse(argv.split()).optimism == expected
+    assert train.parse(argv.split()).optimism == float(expected)
 
 
 def test_a_run_s_agents_find_their_bases_in_a_team_of_another_order(tmp_path):

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from helpers import write_run
+from helpers import table, write_run
 
 import train
 from evaluation import doctor, runs
@@ -80,9 +80,8 @@ reward hacking (text)  not     reward/coherence 0.1 0.4, reward/consistency 0.2 
 """
 
 
-@pytest.mark.parametrize("row", SIGNS.strip().split("\n"))
-def test_signs_in_the_metrics(row, tmp_path):
-    sign, says, metrics = re.split(" {2,}", row)
+@pytest.mark.parametrize(("sign", "says", "metrics"), table(SIGNS))
+def test_signs_in_the_metrics(sign, says, metrics, tmp_path):
     assert verdicts(tmp_path, metrics)[sign].startswith(says)
 
 

@@ -10,7 +10,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, edit_args, output_of, read_json, refused, words
+from helpers import ROOT, edit_args, output_of, read_json, refused, table, words
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_train import PARTS
 
@@ -93,21 +93,21 @@ def test_threads_spin_for_a_moment_or_as_the_user_says(entry, given, count):
     assert done.stdout.split() == [count]
 
 
-@pytest.mark.parametrize(
-    ("argv", "rate"),
-    [
-        ("--model tiny --lora-rank 0", 5e-4),
-        ("--model tiny their/model", 1e-4),
-        ("--model their/model --lora-rank 0", 1e-5),
-        ("--model their/model --lr 0.5", 0.5),
-        ("--model ours", 7e-3),
-    ],
-)
+RATES = """
+--model tiny --lora-rank 0         5e-4
+--model tiny their/model           1e-4
+--model their/model --lora-rank 0  1e-5
+--model their/model --lr 0.5       0.5
+--model ours                       7e-3
+"""
+
+
+@pytest.mark.parametrize(("argv", "rate"), table(RATES))
 def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
     """A folder of a model may say it."""
     Path("ours").mkdir()
     Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}', "utf-8")
-    assert train.parse(argv.split()).lr == [rate] * 2
+    assert train.parse(argv.split()).lr == [float(rate)] * 2
 
 
 def test_a_resumed_run_keeps_its_flags_and_must_know_them(trained, tmp_path, capsys):

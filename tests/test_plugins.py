@@ -2,13 +2,13 @@
 python -m pytest tests/test_plugins.py
 """
 
-import contextlib
 import itertools
 import re
 import sys
 
 import numpy as np
 import pytest
+from helpers import table
 
 import train
 from tasks import Task
@@ -109,70 +109,76 @@ def test_a_task_id_is_written_as_a_text_where_json_cannot_hold_it():
     assert json_lines([{"task_id": np.int64(3)}]) == '{"task_id": "3"}\n'
 
 
-RETURNED = [  # what a reward returns: its parts, or what is wrong with it
-    ("0.5", {"reward": 0.5}),
-    ("{'a': np.float32(0.25), 'agent/1': 0.5}", {"a": 0.25, "agent/1": 0.5}),
-    ("{}", {}),
-    ("1", "above its maximum of 0.5"),
-    ("{'a': 0.3, 'agent/1': 0.6}", "above its maximum"),
-    ("{'a': 0.2, 'agent/1': 0.6 + 1e-7, 'metric/b': 7}", None),  # by rounding
-    ("float('nan')", "returned nan, which is not finite"),
-    ("{'metric/a': float('inf')}", "not finite"),
-    ("None", "returned None, which is neither a number nor a dict"),
-    ("{'a': 'b'}", "neither a number"),
-    ("{0: 0.1}", "neither a number"),
-    ("{'agent/2': 0.1}", "in a team of 2"),
-    ("{'agent/01': 0.1}", "in a team of 2"),
-]
+# What a reward returns: its parts, or what is wrong with it.
+RETURNED = """
+0.5                                                {'reward': 0.5}
+{'a': np.float32(0.25), 'agent/1': 0.5}            {'a': 0.25, 'agent/1': 0.5}
+{'a': 0.2, 'agent/1': 0.3 + 1e-7, 'metric/b': 7}   {'a': 0.2, 'agent/1': 0.3 + 1e-7, 'metric/b': 7}
+{}                                                 {}
+1                                                  above its maximum of 0.5
+{'a': 0.3, 'agent/1': 0.6}                         above its maximum
+float('nan')                                       returned nan, which is not finite
+{'metric/a': float('inf')}                         not finite
+None                                               returned None, which is neither a number nor a
+{'a': 'b'}                                         neither a number
+{0: 0.1}                                           neither a number
+{'agent/2': 0.1}                                   in a team of 2
+{'agent/01': 0.1}                                  in a team of 2
+"""
 
 
-@pytest.mark.parametrize(("returns", "want"), RETURNED)
+@pytest.mark.parametrize(("returns", "want"), table(RETURNED))
 def test_what_a_reward_returns_is_checked(returns, want, file):
     scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
     assert repr(scorer.maximum) == "0.5"
     joints = [({"returns": returns}, ["x", "y"])]
-    if isinstance(want, str):
+    if want.startswith("{"):
+        assert scorer(joints) == [eval(want)]
+    else:
         with pytest.raises(ValueError, match=f"(?s){want}.*, for item .* and responses .'x', 'y'"):
             scorer(joints)
-    else:
-        assert want in (None, *scorer(joints))
 
 
-ASK = "yield {0: 'a'}; "
-PLAYS = [  # the body of a play, and what is wrong with it
-    (ASK + "yield ['x', 'y']", None),
-    (ASK + "yield {1: 'b'}; return item, ['x', 'y']", None),
-    ("yield ['x', 'y']", "has to ask an agent before it scores"),
-    ("return; yield", "has to ask an agent before"),
-    ("yield {2: 'a'}", "play asks {2}, and the team has agents 0 to 1"),
-    (ASK + "yield {'0': 'a', 1: 'b'}", "play asks {'0'}"),
-    (ASK + "yield {}", "play gave {}, which is neither prompts"),
-    (ASK + "yield", "play gave None, which is neither"),
-    (ASK + "yield 'xy'", "play gave 'xy', which is neither"),
-    (ASK + "yield ['x', 1]", "nor a list of texts"),
-    (ASK + "yield item, ['x']", "scores 1 texts, and the team has 2 agents"),
-    (ASK + "yield ['x', 'y']; return ['x', 'y']", "play scores twice at one turn"),
-    ("yield {0: str(next(clock))}; yield {}", "play asked {0: '0'} at turn 0, and asks {0: '1'}"),
-    (
-        "yield {0: len(item) * 'a'}; item['b'] = 1; " + ASK,
-        "asked {0: ''} at turn 0, and asks {0: '",
-    ),
-    ("texts = yield {0: 'a'}; texts[0] = ''; yield texts", None),
-]
+# The body of a play, where ASK asks agent 0, and what is wrong with it.
+PLAYS = """
+ASK; yield ['x', 'y']                                  -
+ASK; yield {1: 'b'}; return item, ['x', 'y']           -
+texts = ASK; texts[0] = ''; yield texts                -
+yield ['x', 'y']                                       has to ask an agent before it scores
+return; ASK                                            has to ask an agent before
+yield {2: 'a'}                                         play asks {2}, and the team has agents 0 to 1
+ASK; yield {'0': 'a', 1: 'b'}                          play asks {'0'}
+ASK; yield {}                                          play gave {}, which is neither prompts
+ASK; yield                                             play gave None, which is neither
+ASK; yield 'xy'                                        play gave 'xy', which is neither
+ASK; yield ['x', 1]                                    nor a list of texts
+ASK; yield item, ['x']                                 scores 1 texts, and the team has 2 agents
+ASK; yield ['x', 'y']; return ['x', 'y']               play scores twice at one turn
+yield {0: str(next(clock))}; yield {}                  asked {0: '0'} at turn 0, and asks {0: '1'}
+yield {0: len(item) * 'a'}; item['b'] = 1; ASK         asked {0: ''} at turn 0, and asks {0: '
+"""
 
 
-@pytest.mark.parametrize(("body", "error"), PLAYS)
+@pytest.mark.parametrize(("body", "error"), table(PLAYS))
 def test_what_an_episode_yields_is_checked(body, error):
     names = {"clock": itertools.count()}
-    exec(f"def play(self, item):\n    {body}", names)
+    exec("def play(self, item): " + body.replace("ASK", "yield {0: 'a'}"), names)
     task = type("Mine", (Task,), {"play": names["play"]})()
-    with pytest.raises(ValueError, match=re.escape(error)) if error else contextlib.nullcontext():
-        item, history = {}, []
-        while step := follow(task, item, history) if len(history) < 3 else None:
-            if not step.asked:
-                assert step.scored == (item, ["x", "y"]) or step.scored == (item, ["", "y"])
-                break
+    item = {}
+    history = []
+
+    def played():
+        step = follow(task, item, history)
+        while step.asked and len(history) < 3:
             history.append((step.asked, ["x", "y"]))
+            step = follow(task, item, history)
+        return step.scored
+
+    if error == "-":
+        assert played() == (item, ["" if "texts" in body else "x", "y"])
+    else:
+        with pytest.raises(ValueError, match=re.escape(error)):
+            played()
     assert all(texts == ["x", "y"] for _, texts in history), "the episode has a copy"
 
 

@@ -4,7 +4,7 @@ import json
 import runpy
 
 import pytest
-from helpers import ROOT, SMALL, read_json, total, train_run, write_run
+from helpers import ROOT, SMALL, read_json, table, total, train_run, write_run
 
 from examples.crossplay import crossplay
 from examples.score import score
@@ -24,21 +24,21 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
         assert scored == row | {"parts": parts, "reward": total(parts)}
 
 
-@pytest.mark.parametrize(
-    ("command", "named"),
-    [
-        ("score.py none.jsonl", "cannot read none.jsonl: No such file or directory"),
-        ("score.py rows.jsonl", "rows.jsonl, row 1: 'item' has to be an object, and 'responses'"),
-        ("score.py null.jsonl", "null.jsonl, row 1: 'item' has to be an object, and 'responses'"),
-        ("score.py text.jsonl", "text.jsonl, row 1: 'item' has to be an object, and 'responses'"),
-        ("score.py items.jsonl", "items.jsonl: a line, or its item, has no field 'entry_point'"),
-        ("crossplay.py", "the following arguments are required: runs"),
-        ("crossplay.py nowhere", "nowhere: there is no run"),
-        ("crossplay.py a b", "the runs differ in --turns"),
-        ("whole.py none folder", "none is neither a .gguf file nor the folder of an adapter"),
-        ("whole.py .", "the following arguments are required: folder"),
-    ],
-)
+MISTAKES = """
+score.py none.jsonl   cannot read none.jsonl: No such file or directory
+score.py rows.jsonl   rows.jsonl, row 1: 'item' has to be an object, and 'responses'
+score.py null.jsonl   null.jsonl, row 1: 'item' has to be an object, and 'responses'
+score.py text.jsonl   text.jsonl, row 1: 'item' has to be an object, and 'responses'
+score.py items.jsonl  items.jsonl: a line, or its item, has no field 'entry_point'
+crossplay.py          the following arguments are required: runs
+crossplay.py nowhere  nowhere: there is no run
+crossplay.py a b      the runs differ in --turns
+whole.py none folder  none is neither a .gguf file nor the folder of an adapter
+whole.py .            the following arguments are required: folder
+"""
+
+
+@pytest.mark.parametrize(("command", "named"), table(MISTAKES))
 def test_a_mistake_is_one_line(command, named, tmp_path, monkeypatch, capsys):
     (tmp_path / "rows.jsonl").write_text('{"item": {}}')
     (tmp_path / "null.jsonl").write_text('{"item": {}, "responses": ["", null]}')
