@@ -45,7 +45,7 @@ from policies.model_names import DEVICE, located
 from rewards import largest_return
 from train import COUNT, SIZE
 from training import run_folder
-from training.defaults import resolve, resolve_reward
+from training.defaults import resolve
 from training.flags import Parser, add_field, part_of
 from training.items import check_items, digest
 from training.plugins import find_reward, make_task
@@ -147,7 +147,7 @@ def run_flags(args: Namespace, directory: Path | None) -> train.Args:
     flags = train.Args(**recorded)
     flags.engine = args.engine  # not the run's
     resolve(flags)
-    resolve_reward(flags)
+    make_task(flags)  # it names its reward
     return flags
 
 
@@ -189,7 +189,7 @@ def problems(args: Namespace, flags_of: dict[Path | None, train.Args]) -> tuple:
 
 
 def evaluate(args: Namespace) -> Iterator[tuple]:
-    """Play every method of every run. Yield the settings, the task and all records, run by run."""
+    """Play every method of every run. Yield the run, the settings, the task and all records."""
     flags_of = {run: run_flags(args, run) for run in args.runs}
     settings = agreed(flags_of)
     task, items = problems(args, flags_of)
@@ -230,7 +230,7 @@ def evaluate(args: Namespace) -> Iterator[tuple]:
                 text = run_folder.json_lines(itertools.chain(*played.values()))
                 args.samples.write_text(text, "utf-8")
         if played:  # else --method names none of this run
-            yield settings, task, played
+            yield run, settings, task, played
 
 
 def prefix(args: Namespace, run: Path | None) -> str:
@@ -240,16 +240,15 @@ def prefix(args: Namespace, run: Path | None) -> str:
 
 def table(args: Namespace) -> str:
     """Evaluate, and return the table. Write what is known after each run, also into its folder."""
-    for settings, task, played in evaluate(args):
+    for run, settings, task, played in evaluate(args):
         from evaluation import measures
 
         methods = measures.summarize(played, task.measures, task.schemes)
         whole = {"settings": settings, "methods": methods}
-        for run in filter(None, args.runs):
-            own = measures.of_run(methods, prefix(args, run))
-            if own:
-                text = run_folder.json_text(whole | {"methods": own})
-                run_folder.write_whole(run / "eval.json", text)
+        own = measures.of_run(methods, prefix(args, run))
+        if run and own:
+            text = run_folder.json_text(whole | {"methods": own})
+            run_folder.write_whole(run / "eval.json", text)
         if args.json:
             args.json.write_text(run_folder.json_text(whole), "utf-8")
         if args.csv:
@@ -267,7 +266,7 @@ def show(args: Namespace) -> str:
     """Return the answers of each method to the first problems."""
     from evaluation import report
 
-    *_, (_, _, played) = evaluate(args)
+    *_, (*_, played) = evaluate(args)
     return report.show(itertools.chain(*played.values()))
 
 

@@ -18,7 +18,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,8 +38,7 @@ from programs.texts import (
 
 History = list[tuple[str, str]]  # an agent's earlier responses with their feedback
 Prompt = str | list[dict]  # a text, or the messages of a chat
-REMEMBERED = 10_000  # answers that a task keeps of what is dear
-LOCK = threading.Lock()
+LOCK = threading.Lock()  # of `memory`, which would answer two threads at once with two lists
 
 # --------------------------------------------------------------------------------------------------
 # 1. Task
@@ -111,7 +109,8 @@ class Task:
         while True:
             texts = yield observations(self, item, histories)
             yield texts
-            histories = longer(histories, texts, told(self, item, texts))
+            feedback = self.once(self.feedback, item, texts)
+            histories = longer(histories, texts, feedback)
 
     def scored(self, turns: int) -> int:
         """Return the largest number of scored turns in an episode that asks so many times."""
@@ -120,22 +119,15 @@ class Task:
     def once(self, function: Callable, *arguments):
         """Return function(*arguments), called once for equal arguments, in all threads.
 
-        The latest REMEMBERED answers are kept. Nobody may change them.
+        The latest 10,000 answers are kept (`memory`). Nobody may change them.
         """
         values = pickle.dumps((function.__qualname__, arguments))
-        key = hashlib.sha256(values).digest()
         with LOCK:
-            answers = vars(self).setdefault("_answers", {})
-            is_new = key not in answers
-            future = answers.setdefault(key, Future())
-            if len(answers) > REMEMBERED:
-                del answers[next(iter(answers))]
-        if is_new:
-            try:
-                future.set_result(function(*arguments))
-            except Exception as error:
-                future.set_exception(error)
-        return future.result()
+            lock, answers = memory(self, hashlib.sha256(values).digest())
+        with lock:  # another thread may be at work on it
+            if not answers:
+                answers.append(function(*arguments))
+        return answers[0]
 
     def observe(self, agent: int, item: dict, history: History) -> Prompt:
         """Return one agent's prompt.
@@ -168,11 +160,15 @@ class Task:
         item = next(iter(self.items("test")))
         if self.field not in item:
             raise Mistake(f"ask of this task takes an item as JSON, with {', '.join(item)}")
-        others = ", ".join(sorted(item.keys() - {self.field, "task_id"}))
-        if others:
-            name = item.get("task_id", "the first of test")
-            print(f"the problem has your {self.field}; {others}: as {name}", file=sys.stderr)
+        name = item.get("task_id", "the first of test")
+        print(f"the problem has your {self.field}, and is otherwise {name}", file=sys.stderr)
         return item | {self.field: text}
+
+
+@functools.lru_cache(10_000)
+def memory(task: Task, key: bytes) -> tuple[threading.Lock, list]:
+    """Return where `Task.once` keeps an answer, with the lock of those who ask for it."""
+    return threading.Lock(), []
 
 
 def observations(task: Task, item: dict, histories: list[History]) -> dict[int, Prompt]:
@@ -180,16 +176,10 @@ def observations(task: Task, item: dict, histories: list[History]) -> dict[int, 
     return {agent: task.observe(agent, item, own) for agent, own in enumerate(histories)}
 
 
-def told(task: Task, item: dict, texts: list[str]) -> list[str]:
-    """Return the feedback for each agent. A task is asked for it once."""
-    feedback = task.once(task.feedback, item, texts)
+def longer(histories: list[History], texts: list[str], feedback: list[str]) -> list[History]:
+    """Return the agents' histories with one more turn, whose feedback is a text for each agent."""
     if not isinstance(feedback, list | tuple) or len(feedback) != len(texts):
         raise Mistake(f"feedback has to return {len(texts)} texts, not {feedback!r:.60}")
-    return list(feedback)
-
-
-def longer(histories: list[History], texts: list[str], feedback: list[str]) -> list[History]:
-    """Return the agents' histories with one more turn."""
     turns = zip(histories, texts, feedback, strict=True)
     return [[*history, (text, read)] for history, text, read in turns]
 
@@ -257,7 +247,8 @@ class Discussion:
             histories = longer(histories, texts, others)
             texts = yield observations(self, item, histories)
             yield texts
-            histories = longer(histories, texts, told(self, item, texts))
+            feedback = self.once(self.feedback, item, texts)
+            histories = longer(histories, texts, feedback)
 
     def twice(self, prompts):
         texts = yield prompts
@@ -490,8 +481,7 @@ class HumanEval(CodeTask):
             role = _HELPER.format(name=name, entry=entry)
         else:
             name = entry
-            *others, last = [f"`{helper}`" for helper in helpers]
-            calls = f"{', '.join(others)} and {last}" if others else last
+            calls = " and ".join(f"`{helper}`" for helper in helpers)
             partners = "partner writes" if len(helpers) == 1 else "partners write"
             role = _MAIN.format(entry=entry, calls=calls, partners=partners)
         answer = ANSWER.format(names=f"the complete function `{name}`")

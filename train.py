@@ -21,7 +21,7 @@ from policies.model_names import DEVICE, TeamOptions, find_model, located
 from rewards import REWARDS
 from tasks import DEFAULT, TASKS
 from training import run_folder
-from training.defaults import agent_folders, resolve, resolve_bits, resolve_reward
+from training.defaults import agent_folders, resolve, resolve_bits
 from training.flags import (
     Parser,
     assignment,
@@ -272,9 +272,9 @@ def parse(argv: list[str]) -> Args:
     resolve(args)
     if 0 in args.temperature:
         raise Mistake("--temperature 0 trains nothing: all samples of a group are the same")
+    if args.init and not args.resume:
+        args.init = agent_folders(args.init, part_of(args, TeamOptions))
     if directory:
-        if args.init and not args.resume:
-            args.init = agent_folders(args.init, part_of(args, TeamOptions))
         check_same(args, directory, may_change)
         args.resume = str(directory)
     return args
@@ -287,8 +287,8 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
     """
     run = Args(**recorded_flags(directory))
     resolve(run)
-    resolve_reward(run)
-    resolve_reward(args)
+    make_task(run)  # they name their rewards
+    make_task(args)
     if args.engine and run.engine:
         run.engine = args.engine  # a server may have moved
     if args.bits is None:
@@ -323,17 +323,14 @@ def recorded_flags(directory: Path) -> dict:
 def prepare(args: Args):
     """Find and check what the flags name, in a moment, before torch is imported.
 
-    Returns the task, the reward, and the problems by split. Fills in the agents' folders of --init.
+    Returns the task, the reward, and the problems by split.
     """
     if args.logger == "wandb":
         import wandb  # noqa: F401  (an error before the models are loaded)
-    resolve_reward(args)
     task = make_task(args)
     reward = find_reward(task)
     for name in args.model:
         find_model(name)
-    if args.init and not args.resume:
-        args.init = agent_folders(args.init, part_of(args, TeamOptions))
     splits = {split: list(task.items(split) or ()) for split in ("train", "dev", "test")}
     needed = {"train": True, "test": args.eval_limit is not None, "dev": args.eval_every}
     for split, items in splits.items():

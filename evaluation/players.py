@@ -21,7 +21,6 @@ from policies.loading import device, load_agent
 from policies.model_names import TeamOptions, find_model
 from policies.sampling import Sampling
 from policies.team import Team
-from rewards import largest_return
 from tasks import Discussion, InTurn
 from training import run_folder
 from training.acceleration import accelerate
@@ -29,7 +28,7 @@ from training.defaults import resolve_bits
 from training.flags import part_of
 from training.held_out import episode, play, sample_record
 from training.items import check_prompts
-from training.metrics import cut_off, sampled_tokens
+from training.metrics import cut_off, highest_return, sampled_tokens
 from training.plugins import find_reward, make_task
 from training.reward_runner import Scorer
 
@@ -213,9 +212,7 @@ class Player:
                 scheme = rollout.task.scheme(*scored)
             turns.append(turn)
         earned = float(team_mean(root.returns)[sample])
-        scored_turns = rollout.task.scored(rollout.episode.turns)
-        largest = largest_return(self.scorer.maximum, scored_turns, self.flags.gamma)
-        return {"return": earned / largest, "turns": turns, "scheme": scheme}
+        return {"return": earned / highest_return(rollout), "turns": turns, "scheme": scheme}
 
     def time(self, records: list[dict], rollout: Rollout, items: list[dict], seed: int) -> None:
         """Add the speed, as a user of one problem at a time meets it, to the first problems."""

@@ -94,7 +94,7 @@ def gather(message) -> list:
     answers = [message] * place()[1]
     if len(answers) > 1:
         with _meeting():
-            dist.all_gather_object(answers, message, group=_control())
+            dist.all_gather_object(answers, message, group=_group("messages"))
     return answers
 
 
@@ -106,15 +106,10 @@ def all_come() -> bool:
     """
     if place()[1] > 1:
         try:
-            dist.monitored_barrier(_failures(), PATIENCE)
+            dist.monitored_barrier(_group("failures"), PATIENCE)
         except RuntimeError:
             return False
     return True
-
-
-@functools.cache
-def _failures():
-    return dist.new_group(backend="gloo")
 
 
 @contextlib.contextmanager
@@ -128,10 +123,8 @@ def _meeting():
 
 
 @functools.cache
-def _control():
-    """Return a gloo group of all processes. None: the usual one is of gloo."""
-    if dist.get_backend() == "gloo":
-        return None
+def _group(name: str):
+    """Return a group of all processes, over gloo. They make it together, when it is first asked."""
     return dist.new_group(backend="gloo")
 
 

@@ -12,6 +12,7 @@ import train
 from policies import loading
 from policies.model_names import TeamOptions, located
 from training import defaults
+from training.plugins import make_task
 from training.run_folder import recorded
 
 
@@ -93,7 +94,7 @@ def test_flags_are_recorded_as_they_hold_in_every_folder(tmp_path):
     Path("rows.jsonl").touch()
     argv = "--task humaneval --data rows.jsonl --model model tiny --joint 1"
     args = train.parse(argv.split())
-    defaults.resolve_reward(args)
+    make_task(args)
     flags = recorded(args)
     assert flags["data"] == str(tmp_path / "rows.jsonl")
     assert flags["model"] == [str(tmp_path / "model"), "tiny"]

@@ -254,7 +254,7 @@ class Poem(Task):
 
 def test_ask_names_what_it_borrows(capsys):
     assert Poem().ask("y") == Poem().items("test")[0] | {"prompt": "y"}
-    assert capsys.readouterr().err == "the problem has your prompt; lines: as poem/0\n"
+    assert capsys.readouterr().err == "the problem has your prompt, and is otherwise poem/0\n"
 
 
 def test_models_without_a_run_make_a_team_of_their_number():

@@ -12,7 +12,7 @@ from test_magrpo import Echo, long_answers, make, moved, rewarding, small_team, 
 from test_train import MOVING, adapters, run
 
 from policies.team import Team
-from tasks import longer, observations, told
+from tasks import longer, observations
 from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure
 from training.reward_runner import Scorer
@@ -41,7 +41,7 @@ class Diary(Echo):
             yield item, texts
             if self.is_over(item, texts):
                 return
-            histories = longer(histories, texts, told(self, item, texts))
+            histories = longer(histories, texts, self.once(self.feedback, item, texts))
             item = item | {"day": item.get("day", 0) + 1, "said": texts[1]}
 
     def is_over(self, item, texts):

@@ -151,8 +151,8 @@ ASK; yield {'0': 'a', 1: 'b'}                          play asks {'0'}
 ASK; yield {}                                          play gave {}, which is neither prompts
 ASK; yield                                             play gave None, which is neither
 ASK; yield 'xy'                                        play gave 'xy', which is neither
-ASK; yield ['x', 1]                                    nor a list of texts
-ASK; yield item, ['x']                                 scores 1 texts, and the team has 2 agents
+ASK; yield ['x', 1]                                    nor a list of 2 texts
+ASK; yield item, ['x']                                 nor a list of 2 texts
 ASK; yield ['x', 'y']; return ['x', 'y']               play scores twice at one turn
 yield {0: str(next(clock))}; yield {}                  asked {0: '0'} at turn 0, and asks {0: '1'}
 yield {0: len(item) * 'a'}; item['b'] = 1; ASK         asked {0: ''} at turn 0, and asks {0: '

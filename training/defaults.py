@@ -18,7 +18,7 @@ from policies.model_names import (
 )
 from tasks import of_agents
 from training.flags import conflict, each
-from training.plugins import make_task, plug_in, task_class
+from training.plugins import task_class
 from training.run_folder import check_base, find_run, is_base
 
 JOINTS = 4  # --joint from three agents on (docs/results/coop.md)
@@ -48,13 +48,6 @@ def resolve(args) -> None:
         args.optimism = float(learning >= 2 and args.joint != "aligned")
     if wrong := conflict(args):
         raise Mistake(wrong)
-
-
-def resolve_reward(args) -> None:
-    """Fill in --reward, the task's own where it was not given. The task is made for it."""
-    reward = make_task(args).reward
-    if isinstance(reward, str):  # else `find_reward` says what is missing
-        args.reward = plug_in(reward)
 
 
 def learning_rate(name: str, adapters: bool) -> float:

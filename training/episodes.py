@@ -81,11 +81,10 @@ def score(step: Step, event, item: dict, answers: list[str], size: int) -> None:
     texts = event
     if isinstance(event, tuple) and len(event) == 2:
         item, texts = event
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+    kinds = [type(text) for text in texts] if isinstance(texts, list) else []
+    if kinds != [str] * size:
         raise Mistake(
-            f"play gave {event!r:.200}, which is neither prompts by agent, nor a list of texts (or "
-            "an item and such a list), nor named parts of a reward"
+            f"play gave {event!r:.200}, which is neither prompts by agent, nor a list of {size} "
+            "texts (or an item and such a list), nor named parts of a reward"
         )
-    if len(texts) != size:
-        raise Mistake(f"play scores {len(texts)} texts, and the team has {size} agents")
     step.scored = (item, texts)

@@ -145,9 +145,14 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
             f"no turn of {len(turns)} was scored: the task's `play` has to yield or return a joint "
             "response, or needs more --turns"
         )
-    scored = rollout.task.scored(rollout.episode.turns)
-    largest = largest_return(rollout.reward.maximum, scored, rollout.episode.gamma)
+    largest = highest_return(rollout)
     return [root.value / largest for root in turns[0]]
+
+
+def highest_return(rollout) -> float:
+    """Return the largest return of an episode. The returns that are logged are shares of it."""
+    scored = rollout.task.scored(rollout.episode.turns)
+    return largest_return(rollout.reward.maximum, scored, rollout.episode.gamma)
 
 
 def logp_differences(module) -> Measures:

@@ -80,7 +80,8 @@ def task_class(name: str) -> type[Task]:
 def make_task(args, workflow: type | None = None) -> Task:
     """Return the task of --task, made with the flags that concern it: --num-agents, --data, ...
 
-    args: train.py's flags, resolved. workflow: one of tasks.py, in which the task is played.
+    args: train.py's flags, resolved. --reward becomes the task's own where it was not given.
+    workflow: one of tasks.py, in which the task is played.
     """
     cls = task_class(args.task)
     if workflow and not issubclass(cls, workflow):
@@ -105,6 +106,9 @@ def make_task(args, workflow: type | None = None) -> Task:
     except ValueError as error:  # it refuses a value of a flag
         raise Mistake(f"task {args.task!r}: {error}") from error
     task.reward = args.reward or task.reward
+    if isinstance(task.reward, str):  # else `find_reward` says what is missing
+        task.reward = plug_in(task.reward)
+        args.reward = task.reward
     task.num_agents = args.num_agents
     task.turns = args.turns
     if workflow:

@@ -52,13 +52,13 @@ class Scorer:
         """Return what the reward returns for each (item, responses)."""
         if not self.is_batch:
             return in_threads("the reward", self.reward, calls)
-        values = self.reward(calls, self.likelihoods) if self.asks_base else self.reward(calls)
+        arguments: list = [calls]
+        if self.asks_base:
+            arguments.append(functools.partial(likelihoods, self.base, chat=self.chat))
+        values = self.reward(*arguments)
         if not isinstance(values, list) or len(values) != len(calls):
             raise Mistake(f"a batch reward returns a list of {len(calls)}, not {values!r:.200}")
         return values
-
-    def likelihoods(self, questions: list[tuple]) -> list:
-        return likelihoods(self.base, questions, self.chat)
 
     def checked(self, value, item: dict, texts: list[str]) -> dict[str, float]:
         """Return the parts of what is earned. Mistake: they break a reward's contract."""
