@@ -77,13 +77,11 @@ def parser(command: str = "table") -> Parser:
     match command:
         case "table":
             add("--limit", type=SIZE, default=100, help="number of problems; 0: all (%(default)s)")
-            samples = top.add_mutually_exclusive_group()
+            samples = top.add_mutually_exclusive_group().add_argument
             text = "number of sampled joint responses per problem (%(default)s)"
-            samples.add_argument("--num-samples", type=COUNT, default=15, help=text)
+            samples("--num-samples", type=COUNT, default=15, help=text)
             text = "the likeliest token each time, and no sampling (both)"
-            samples.add_argument(
-                "--greedy", action="store_const", const=0, dest="num_samples", help=text
-            )
+            samples("--greedy", action="store_const", const=0, dest="num_samples", help=text)
             top.set_defaults(timed=True)
             add("--json", help="file for the whole table", **file)
             add("--csv", help="file for the table, a line per method", **file)

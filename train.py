@@ -30,7 +30,6 @@ from training.flags import (
     named,
     optional,
     part_of,
-    whole_path,
 )
 from training.items import check_items, check_prompts, repeated
 from training.plugins import find_reward, make_task, plug_in
@@ -74,7 +73,7 @@ class Args:
     )
     data: str | None = optional(
         "file of problems: JSON, JSONL, CSV (also .gz) or Parquet (the task's own)",
-        whole_path,
+        os.path.abspath,
         metavar="FILE",
     )
     turns: int | None = optional(

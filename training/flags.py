@@ -8,7 +8,6 @@ import json
 import math
 import shlex
 import sys
-from pathlib import Path
 
 from policies import Mistake
 
@@ -106,11 +105,6 @@ def assignment(word: str) -> tuple:
     with contextlib.suppress(ValueError):
         return name, json.loads(text)
     return name, text
-
-
-def whole_path(name: str) -> str:
-    """Return the path of a file that holds in every folder."""
-    return str(Path(name).resolve())
 
 
 def at_least(number, low, high=math.inf, words=()):

@@ -39,7 +39,7 @@ def repeated(splits: dict[str, list], field: str) -> list[str]:
 
     trained = set(map(problem, splits["train"]))
     both = [item for item in splits["dev"] + splits["test"] if problem(item) in trained]
-    return [str(item.get("task_id") or problem(item))[:40] for item in both]
+    return [str(item.get("task_id") or problem(item)) for item in both]
 
 
 def check_prompts(rollout, items) -> None:
