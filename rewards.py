@@ -97,7 +97,6 @@ METRICS = (
     "metric/pass",
     "metric/tests",
     "metric/aux_called",
-    "metric/wrapper",
     "metric/load_bearing",
     "metric/coop",
 )
@@ -150,7 +149,6 @@ def division(adds: Scores) -> tuple[float, Scores]:
     c = sum(min(adds[name], adds[main]) for name in helpers) / len(helpers)
     metrics = {
         "metric/load_bearing": len(needed) / len(helpers),
-        "metric/wrapper": float(bool(needed) and not adds[main]),
         "metric/coop": float(c == 1),
     }
     return c, metrics
@@ -180,7 +178,6 @@ def code_paper(item: dict, responses: list[str]) -> Scores:
         bare = len(re.findall(rf"^\s*{call}", written, re.MULTILINE)) == calls
         scores["cooperation"] = 0.5 + 1.0 * (not wrapper) - 0.5 * bare
         scores["metric/aux_called"] = 1.0
-        scores["metric/wrapper"] = float(wrapper)
     return scores
 
 

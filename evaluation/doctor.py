@@ -26,7 +26,7 @@ SIGNS = (
         lambda first, last: (
             last["completions/1/mean_length"] > 0
             and last["metric/pass"] >= 0.3
-            and not last["metric/wrapper"] * 2 < last["metric/pass"] < last["metric/aux_called"] * 7
+            and not last["scheme/wrapper"] * 2 < last["metric/pass"] < last["metric/aux_called"] * 7
         ),
         "more steps; the helpers alone first (--freeze the last agent); --reward code; "
         "--joint cross",

@@ -18,7 +18,7 @@ reward/tests 0.2 0.9
 reward/cooperation 0.1 1.2
 metric/pass 0.15 0.85
 metric/aux_called 0.15 0.9
-metric/wrapper 0.05 0.05
+scheme/wrapper 0.05 0.05
 """
 
 
@@ -63,7 +63,7 @@ nothing to learn       cannot  groups_with_gradient
 silent agent           SEEN    completions/0/mean_length 25 1
 silent agent           not     completions/0/mean_length 1.5 1.5
 trivial cooperation    SEEN    metric/aux_called 0.15 0.02
-trivial cooperation    SEEN    metric/wrapper 0.05 0.6
+trivial cooperation    SEEN    scheme/wrapper 0.05 0.6
 trivial cooperation    not     metric/pass 0 0.05, metric/aux_called 0 0
 trivial cooperation    cannot  completions/1/mean_length
 atomic problems        SEEN    metric/pass 0.6 0.95, reward/cooperation 0.01 0.02

@@ -26,17 +26,17 @@ import rewards
 from programs import teams
 
 PAIRS = SCHEMES | HACKS
-METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
+METRICS = ("pass", "aux_called", "load_bearing", "coop")
 MEASURED = {  # METRICS of some pairs
-    "strategy filter": "11011",
-    "three tests of five": "01000",
-    "wrapper": "11110",
-    "wrapper by a loop": "11110",
-    "a box": "11110",
-    "with its type": "11000",
-    "fallback for an error": "11000",
-    "after the return": "11000",
-    "aux( in a comment": "10000",
+    "strategy filter": "1111",
+    "three tests of five": "0100",
+    "wrapper": "1110",
+    "wrapper by a loop": "1110",
+    "a box": "1110",
+    "with its type": "1100",
+    "fallback for an error": "1100",
+    "after the return": "1100",
+    "aux( in a comment": "1000",
 }
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -321,7 +321,7 @@ def test_the_slope_below_a_right_answer(name):
     scores = code(*team)
     assert scores["tests"] == p
     assert scores["cooperation"] == pytest.approx((1 - p) * c)
-    assert metrics(scores) == [0, 1, 0, 0, 0]
+    assert metrics(scores) == [0, 1, 0, 0]
 
 
 THROWN_AWAY = {
@@ -377,7 +377,7 @@ def test_helpers_share_the_cooperation():
         assert total(code(aux, aux2, main(body))) == 4.0
     one = code(EVEN, square, FILTERED)
     assert total(one) == pytest.approx(1.0 + 0.5 + 1.0 + 1.5 / 2)
-    assert metrics(one) == [1, 0.5, 0, 0.5, 0]
+    assert metrics(one) == [1, 0.5, 0.5, 0]
     assert code(EVEN, "", FILTERED)["structure"] == pytest.approx(0.4 / 2 + 0.6)
 
 

@@ -38,7 +38,7 @@ SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 -
 SMALL += "--max-steps 2"
 MOVING = "--lr 0.01 --advantage none"
 PARTS = """reward/structure reward/syntax reward/tests reward/cooperation metric/pass
-metric/aux_called metric/wrapper metric/load_bearing"""
+metric/aux_called metric/load_bearing"""
 PARTS = {*PARTS.split()}
 NAMES = """return reward_std frac_reward_zero_std turn_0/reward tokens_per_second memory_gib
 seconds/rollout seconds/reward seconds/update seconds/step
