@@ -175,9 +175,19 @@ def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
     assert_same_run(path, together)
 
 
-def sum_of_two(rank, file):
+def two_processes(function, *options):
+    """Run function(rank, *options) in two processes that have met."""
+    fork = torch.multiprocessing.start_processes  # which imports nothing anew
+    fork(met, (Path("meet").resolve(), function, options), nprocs=2, start_method="fork")
+
+
+def met(rank, file, function, options):
     meet = f"file://{file}"
     torch.distributed.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+    function(rank, *options)
+
+
+def sum_of_two(rank):
     parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]
     both, one, none = parameters
     both.grad = torch.ones(2)
@@ -187,9 +197,12 @@ def sum_of_two(rank, file):
     assert (both.grad.tolist(), one.grad.tolist(), none.grad) == ([2, 2], [5, 5], None)
 
 
-def come(rank, file, together):
-    meet = f"file://{file}"
-    torch.distributed.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+def test_gradients_are_none_only_where_no_process_has_one():
+    """A step without signal must not let Adam's momentum move an agent, however it is split."""
+    two_processes(sum_of_two)
+
+
+def come(rank, together):
     assert processes.all_come()
     if together or rank:
         processes.PATIENCE = timedelta(seconds=60 if together else 0.1)
@@ -197,15 +210,8 @@ def come(rank, file, together):
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_processes_find_out_whether_all_of_them_fail(together, tmp_path):
-    start_processes = torch.multiprocessing.start_processes
-    start_processes(come, (tmp_path / "meet", together), nprocs=2, start_method="fork")
-
-
-def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
-    """A step without signal must not let Adam's momentum move an agent, however it is split."""
-    start_processes = torch.multiprocessing.start_processes  # fork imports nothing anew
-    start_processes(sum_of_two, (tmp_path / "meet",), nprocs=2, start_method="fork")
+def test_processes_find_out_whether_all_of_them_fail(together):
+    two_processes(come, together)
 
 
 @pytest.mark.parametrize("name", ["--lr", "what items() returns", "the weights"])

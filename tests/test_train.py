@@ -110,12 +110,10 @@ short.maximum = 1.0
 def test_where_git_refuses_the_folder_all_files_are_the_code(tmp_path, monkeypatch):
     monkeypatch.setattr("training.run_folder.ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    flags = {"task": "coop", "reward": None}
     versions = []
-    (tmp_path / "policies").mkdir()
     for text in (b"1\n", b"1\r\n", b"2\n"):
-        (tmp_path / "policies/codec.py").write_bytes(text)
-        versions.append(code_version(flags))
+        (tmp_path / "magrpo.py").write_bytes(text)
+        versions.append(code_version({"task": "coop", "reward": None}))
     assert versions[0] == versions[1] != versions[2]
     assert versions[0].startswith("no-commit+")
 
@@ -277,15 +275,13 @@ def test_a_step_is_a_line_that_says_if_nothing_was_taught(tmp_path, capsys):
 
 def test_a_part_that_was_met_is_0_where_it_does_not_occur(tmp_path):
     recorder = Recorder(tmp_path, {}, {"args": {}})
-    lines = [{"reward_std": 1.0, "reward/a": 1.0}, {"scheme/b": 0.5, "metric/c": 1.0}, {}]
-    for line in lines:
+    first, second, third = [{"reward_std": 1, "reward/a": 1}, {"scheme/b": 1, "metric/c": 1}, {}]
+    for line in (first, second, third):
         recorder.fill("step", line)
-    assert lines[1:] == [
-        {"scheme/b": 0.5, "metric/c": 1, "reward/a": 0},
-        dict.fromkeys(["reward/a", "scheme/b", "metric/c"], 0),
-    ]
-    recorder.fill("held out", lines[0])
-    assert lines[0].keys() == {"reward_std", "reward/a"}
+    assert second == {"scheme/b": 1, "metric/c": 1, "reward/a": 0}
+    assert third == dict.fromkeys(second, 0)
+    recorder.fill("held out", first)
+    assert first.keys() == {"reward_std", "reward/a"}
 
 
 def test_held_out_problems_that_stand_in_train_are_named():

@@ -257,16 +257,10 @@ def worth(*responses):
 
 def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
     both, main_alone, helper_alone = worth(EVEN, FILTERED), worth("", FILTERED), worth(EVEN, "")
-    nobody = worth("", "")
     assert both > worth(EVEN, OWN) > worth("", OWN) > main_alone
     for reward, first, second in (
         (own_pay.alone, helper_alone, main_alone),
         (own_pay.difference, both - main_alone, both - helper_alone),
-        (
-            own_pay.shapley,
-            (both - main_alone + helper_alone - nobody) / 2,
-            (both - helper_alone + main_alone - nobody) / 2,
-        ),
         (own_pay.mixed, helper_alone, main_alone),
     ):
         parts = reward(SQUARES, [EVEN, FILTERED])
