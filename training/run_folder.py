@@ -234,9 +234,7 @@ def code_version(flags: dict) -> str:
     files = [ROOT / (flags[name] or "").partition(":")[0] for name in ("task", "reward")]
     if not commit:
         for pattern in ("*.py", "*/*.py", "*/*/*.py"):
-            files += sorted(
-                file for file in ROOT.glob(pattern) if "tests" not in file.relative_to(ROOT).parts
-            )
+            files += sorted(ROOT.glob(pattern))
     for file in files:
         if file.suffix == ".py" and file.is_file():
             changes += file.read_bytes().replace(b"\r\n", b"\n")
