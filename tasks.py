@@ -38,7 +38,8 @@ from programs.texts import (
 
 History = list[tuple[str, str]]  # an agent's earlier responses with their feedback
 Prompt = str | list[dict]  # a text, or the messages of a chat
-LOCK = threading.Lock()  # of `memory`, which would answer two threads at once with two lists
+REMEMBERED = 10_000  # answers that a task keeps of what is dear
+LOCK = threading.Lock()  # lru_cache alone might give two threads two places for one answer
 
 # --------------------------------------------------------------------------------------------------
 # 1. Task
@@ -119,11 +120,12 @@ class Task:
     def once(self, function: Callable, *arguments):
         """Return function(*arguments), called once for equal arguments, in all threads.
 
-        The latest 10,000 answers are kept (`memory`). Nobody may change them.
+        The latest REMEMBERED answers are kept. Nobody may change them.
         """
         values = pickle.dumps((function.__qualname__, arguments))
         with LOCK:
-            lock, answers = memory(self, hashlib.sha256(values).digest())
+            memory = vars(self).setdefault("_memory", functools.lru_cache(REMEMBERED)(place))
+            lock, answers = memory(hashlib.sha256(values).digest())
         with lock:  # another thread may be at work on it
             if not answers:
                 answers.append(function(*arguments))
@@ -165,8 +167,7 @@ class Task:
         return item | {self.field: text}
 
 
-@functools.lru_cache(10_000)
-def memory(task: Task, key: bytes) -> tuple[threading.Lock, list]:
+def place(key: bytes) -> tuple[threading.Lock, list]:
     """Return where `Task.once` keeps an answer, with the lock of those who ask for it."""
     return threading.Lock(), []
 

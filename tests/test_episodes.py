@@ -2,7 +2,6 @@
 What a play may not do is in test_plugins.py. python -m pytest tests/test_episodes.py
 """
 
-import functools
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -147,7 +146,7 @@ def test_a_play_may_pay_by_itself(capsys):
 
 
 def test_what_is_dear_is_called_once_and_the_latest_answers_are_kept(monkeypatch):
-    monkeypatch.setattr(tasks, "memory", functools.lru_cache(2)(tasks.memory.__wrapped__))
+    monkeypatch.setattr(tasks, "REMEMBERED", 2)
     calls = []
 
     def dear(item, texts):
