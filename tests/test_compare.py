@@ -133,7 +133,9 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
     values["d"] = values["a"] | {2: 0.3 * 3}  # equal but for rounding
     for name, seeds in values.items():
         for place, (seed, value) in enumerate(seeds.items()):
-            write(tmp_path, f"{name}{place}", seed, value, normalize=name)
+            parts = {"reward/bonus": value} if name == "a" and seed else {}
+            write(tmp_path, f"{name}{place}", seed, value, parts, normalize=name)
+    write_run(tmp_path / "a3", 3, STEPS, normalize="a")  # it is not finished
     table = table_of(tmp_path, "return", "return")  # named twice, it counts once
     gaps = [values["b"][seed] - values["a"][seed] for seed in range(3)]
     for kind, name, drawn, t in (
@@ -145,6 +147,9 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
         error = stdev(drawn) / len(drawn) ** 0.5
         ends = (mean(drawn) - t * error, mean(drawn) + t * error)
         assert list(row) == pytest.approx([len(drawn), mean(drawn), error, *ends])
+    bonus = table_of(tmp_path, "reward/bonus").loc["mean"]  # what was not measured is missing
+    assert bonus["count"].tolist() == [2, 0, 0, 0]
+    assert bonus["mean"].tolist() == pytest.approx([0.7, *[math.nan] * 3], nan_ok=True)
     said = compare(tmp_path, metrics=["return"], latex=tmp_path / "tex")
     assert r"\toprule" in (tmp_path / "tex").read_text()
     cells = re.findall(r"normalize (\w) (.*)", said)
@@ -157,16 +162,6 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
         ("c", "1", "0.200", "-", "-", "-"),
         ("d", "3", "-0.000", "-", "-", "-"),
     ]
-
-
-def test_what_a_run_did_not_measure_is_missing(tmp_path):
-    for seed, parts in enumerate(({"reward/bonus": 0.3}, {}, {"reward/bonus": 0.6})):
-        write(tmp_path, f"a{seed}", seed, parts=parts)
-    write_run(tmp_path / "a3", 3, STEPS)  # it is not finished
-    write(tmp_path, "b", normalize="b")
-    table = table_of(tmp_path, "reward/bonus").loc["mean"]
-    assert table["mean"].tolist() == pytest.approx([0.45, math.nan], nan_ok=True)
-    assert table["count"].tolist() == [2, 0]
 
 
 def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted(tmp_path):

@@ -29,7 +29,7 @@ from helpers import (
 from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 from test_magrpo import long_answers, make, small_team
-from test_policies import turns_of
+from test_policies import rows_of, turns_of
 from test_train import SMALL, assert_same_run, lines
 
 from policies import engine
@@ -230,12 +230,10 @@ def test_a_server_may_round_and_not_sample_from_another_distribution(server, dty
     server.base.to(dtype)
     team = small_team(2)
     connect(team, [server.url])
+    prompts = [(0, (5, 9, 7)), (1, (3, 8, *range(3, 20)))]
 
     def compare():
-        prompts = [(0, (5, 9, 7)), (1, (3, 8, *range(3, 20)))]
-        rows = []
-        for prompt, responses in zip(prompts, ask(team, *prompts), strict=True):
-            rows += [Row(*prompt, response.tokens, logps=response.logps) for response in responses]
+        rows = rows_of([ids for _, ids in prompts], [0, 1], ask(team, *prompts))
         team.score(rows, SAMPLING)
         team.compare(rows)
 

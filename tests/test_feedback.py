@@ -6,6 +6,7 @@ python -m pytest tests/test_feedback.py
 import re
 
 import pytest
+from blocks import blocks
 
 from programs.feedback import configured
 from tasks import Coop
@@ -32,40 +33,90 @@ def told(responses, limit=0):
 
 # --- modes ----------------------------------------------------------------------------------------
 
-AUX2 = AUX.replace("aux", "aux2")
-STATES = [  # responses, the reader, the lines before the tests
-    ((AUX, MAIN), 1, "solve: defined; aux, a partner's: defined; solve uses what aux returns"),
-    (("I will not write it.", MAIN), 0, "aux: missing; solve, a partner's: defined"),
-    (
-        ("def aux(xs):\n    xs.sort()", MAIN),
-        0,
-        "aux: defined, but returns no value; solve, a partner's: defined",
-    ),
-    (("def aux(xs):\nreturn xs", FIVE), 0, "aux: does not parse; solve, a partner's: defined"),
-    (
-        ("import functools\naux = functools.partial(pow, 'text')", FIVE + "# aux(xs, k)"),
-        1,
-        "solve: defined; aux, a partner's: defined; solve never calls aux",
-    ),
-    (
-        (AUX, "def solve(xs, k):\n    x = aux(xs, k)\n    return x"),
-        1,
-        "solve: defined; aux, a partner's: defined; solve only passes on what aux returns",
-    ),
-    (
-        (AUX, AUX2, MAIN.replace("    ", "    aux2(xs)\n    ")),
-        2,
-        "solve: defined; aux, a partner's: defined; aux2, a partner's: defined; solve uses what "
-        "aux returns; solve calls aux2, but does not use what it returns",
-    ),
-]
+# The reader, the responses, and what the reader is told before the tests.
+STATES = """
+=== 1
+def aux(xs, k):
+    return sorted(xs)[-k:]
+---
+def solve(xs, k):
+    return sum(aux(xs, k))
+---
+solve: defined
+aux, a partner's: defined
+solve uses what aux returns
+=== 0
+I will not write it.
+---
+def solve(xs, k):
+    return sum(aux(xs, k))
+---
+aux: missing
+solve, a partner's: defined
+=== 0
+def aux(xs):
+    xs.sort()
+---
+def solve(xs, k):
+    return sum(aux(xs, k))
+---
+aux: defined, but returns no value
+solve, a partner's: defined
+=== 0
+def aux(xs):
+return xs
+---
+def solve(xs, k):
+    return 5
+---
+aux: does not parse
+solve, a partner's: defined
+=== 1
+import functools
+aux = functools.partial(pow, 'text')
+---
+def solve(xs, k):
+    return 5  # aux(xs, k)
+---
+solve: defined
+aux, a partner's: defined
+solve never calls aux
+=== 1
+def aux(xs, k):
+    return sorted(xs)[-k:]
+---
+def solve(xs, k):
+    x = aux(xs, k)
+    return x
+---
+solve: defined
+aux, a partner's: defined
+solve only passes on what aux returns
+=== 2
+def aux(xs, k):
+    return sorted(xs)[-k:]
+---
+def aux2(xs, k):
+    return sorted(xs)[-k:]
+---
+def solve(xs, k):
+    aux2(xs)
+    return sum(aux(xs, k))
+---
+solve: defined
+aux, a partner's: defined
+aux2, a partner's: defined
+solve uses what aux returns
+solve calls aux2, but does not use what it returns
+"""
 
 
-@pytest.mark.parametrize(("responses", "reader", "states"), STATES)
-def test_the_state_of_each_function_and_the_use_of_helpers(responses, reader, states):
-    head, *lines = told([*responses])[reader].split("\n- ")
+@pytest.mark.parametrize(("reader", "part"), blocks(STATES))
+def test_the_state_of_each_function_and_the_use_of_helpers(reader, part):
+    *responses, states = part.split("\n---\n")
+    head, *lines = told(responses)[int(reader)].split("\n- ")
     assert head == "Feedback on the team's program:"
-    assert "; ".join(lines).partition("; tests passed: ")[0] == states
+    assert "\n".join(lines).partition("\ntests passed: ")[0] == states
 
 
 def test_failed_assertions_with_their_error_up_to_the_limit():

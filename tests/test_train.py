@@ -286,13 +286,10 @@ def test_a_part_that_was_met_is_0_where_it_does_not_occur(tmp_path):
 
 def test_held_out_problems_that_stand_in_train_are_named():
     """By the text of the problem, or by all but the name where there is no text."""
-    items = [{"prompt": "a", "task_id": 1}, {"x": 1, "task_id": "x"}, {"x": 2}]
-    splits = {"train": items, "dev": [{"prompt": "a", "task_id": "y"}, {"x": 1}], "test": items[2:]}
-    assert repeated(splits, "prompt") == [
-        "y",
-        "{'x': 1, 'task_id': None}",
-        "{'x': 2, 'task_id': None}",
-    ]
+    train = [{"prompt": "a", "task_id": 1}, {"x": 1, "task_id": "x"}, {"x": 2}]
+    splits = {"train": train, "dev": [{"prompt": "a", "task_id": "y"}, {"x": 1}], "test": train[2:]}
+    names = ["y", "{'x': 1, 'task_id': None}", "{'x': 2, 'task_id': None}"]
+    assert repeated(splits, "prompt") == names
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):
