@@ -15,11 +15,10 @@ from tokenizers.pre_tokenizers import Metaspace, Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from policies import Mistake
-from policies.codec import as_text, eos_tokens
+from policies.codec import eos_tokens
 from policies.decoding import response_of
 from policies.loading import load_model
 from policies.model_names import EMBEDDED
-from tasks import below
 
 MARKS = ["<|user|>", "<r>", "</r>"]  # added and not special, as Qwen's are
 
@@ -280,12 +279,6 @@ def test_every_message_stands_in_the_prompt(body, shown):
     assert eos_tokens(model, tokenizer) == ends
     with pytest.raises(Mistake, match="has to be text"):
         codec.ids([{"role": "user", "content": [{"type": "image"}]}], True)
-
-
-def test_a_baseline_shows_a_text_above_a_message_in_parts():
-    parts = [{"role": "user", "content": [{"type": "text", "text": "b"}]}]
-    text = [{"role": "user", "content": "b"}]
-    assert as_text(below("a", parts)) == as_text(below("a", text)) == "[user] a\n\nb"
 
 
 def test_what_a_tokenizer_is_warned_of_is_one_line(monkeypatch, capsys):

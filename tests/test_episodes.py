@@ -9,6 +9,7 @@ import pytest
 from test_magrpo import Echo, long_answers, make, step
 
 import tasks
+from policies.codec import as_text
 from tasks import Discussion, InTurn, Task
 from training.episodes import follow
 from training.held_out import evaluate
@@ -16,6 +17,7 @@ from training.metrics import measure
 from training.report import describe
 
 WORD = {"word": "A"}
+AGENTS = (0, 1)
 
 
 class Chat(Echo):
@@ -24,7 +26,8 @@ class Chat(Echo):
     per_episode = True
 
     def play(self, item):
-        texts = yield {agent: [{"role": "user", "content": f"{agent}?"}] for agent in (0, 1)}
+        contents = ["0?", [{"type": "text", "text": "1?"}]]
+        texts = yield {a: [{"role": "user", "content": contents[a]}] for a in AGENTS}
         yield texts
         texts = yield {1: [{"role": "system", "content": "s"}, {"role": "user", "content": "!"}]}
         return texts
@@ -35,10 +38,6 @@ def inside(workflow, task, turns=1):
     wrapped = type("Wrapped", (workflow, task), {})()
     wrapped.turns = turns * wrapped.asks
     return wrapped
-
-
-def user(text):
-    return {"role": "user", "content": text}
 
 
 class Alone:
@@ -57,8 +56,8 @@ A, B = "Agent 0 wrote:\na", "Agent 1 wrote:\nb"
         (InTurn, Echo, [["a", ""], ["", "b"]], {0: "A:0:a!0"}),
         (Discussion, Echo, [AB], {0: f"A:0:a{B}", 1: f"A:1:b{A}"}),
         (Discussion, Echo, [AB, AB], {0: f"A:0:a{B}a!0", 1: f"A:1:b{A}b!1"}),
-        (InTurn, Chat, [["a", ""]], {1: [user(f"{A}\n\n1?")]}),
-        (Discussion, Chat, [AB], {agent: [user(f"{A}\n\n{B}\n\n{agent}?")] for agent in (0, 1)}),
+        (InTurn, Chat, [["a", ""]], {1: f"[user] {A}\n\n1?"}),
+        (Discussion, Chat, [AB], {a: f"[user] {A}\n\n{B}\n\n{a}?" for a in AGENTS}),
     ],
 )
 def test_a_workflow_goes_around_any_task(workflow, task, answers, prompts):
@@ -67,7 +66,7 @@ def test_a_workflow_goes_around_any_task(workflow, task, answers, prompts):
     for texts in answers:
         history.append((follow(wrapped, WORD, history).asked, texts))
     step = follow(wrapped, WORD, history)
-    assert step.asked == prompts
+    assert {agent: as_text(prompt) for agent, prompt in step.asked.items()} == prompts
     is_whole = task is Echo and len(answers) % wrapped.asks == 0
     assert step.scored == ((WORD, AB if workflow is InTurn else answers[-1]) if is_whole else None)
     assert wrapped.scored(2 * wrapped.asks) == (1 if task is Chat else 2)

@@ -7,9 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-import transformers
 from helpers import (
-    ROOT,
     assert_close,
     assert_same_gradients,
     at_step,
@@ -29,7 +27,6 @@ from tasks import Task
 from train import module_of
 from training.held_out import played
 from training.metrics import measure
-from training.report import describe
 from training.reward_runner import Scorer
 
 
@@ -92,18 +89,6 @@ def step(module, number=0):
     with at_step(number):
         module.training_step(0, 0)
     return module
-
-
-def test_only_a_chat_model_that_gets_raw_text_is_warned_of(capsys):
-    module = make(long_answers)
-    [base] = module.team.bases
-    base.codec.tokenizer = transformers.AutoTokenizer.from_pretrained(ROOT / "tiny")
-    base.codec.tokenizer.chat_template = "{{ messages[0].content }}"
-    for prompt in ([{"role": "user", "content": "Hello"}], "Hello"):
-        assert not capsys.readouterr().err
-        base.codec.ids(prompt, False)
-        describe(module)
-    assert "prompts go to it as raw text" in capsys.readouterr().err
 
 
 def snapshot(team):
@@ -257,8 +242,6 @@ def test_an_update_is_the_written_one(agents, share, argv, monkeypatch):
     assert_same_gradients(got, moves(team, start))
     assert_close(list(module.norms.values()), norms * (agents // policies))
     assert max(norms) > 1
-    rates = {name: rate for name, rate in measure(module).items() if name.startswith("lr")}
-    assert rates == ({"lr/0": 0.2, "lr/1": 0.1} if args.lr[-1] < RATE else {"lr": RATE})
 
 
 RATE = 0.2

@@ -244,20 +244,27 @@ def agents(path):
     return {int(file.parent.name): file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize(("code", "share"), [("len(texts[0])", "0%"), ("1.0", "100%")])
-def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("code", "share", "chat"),
+    [("len(texts[0])", "0%", "--chat-template"), ("1.0", "100%", "--no-chat-template")],
+)
+def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(
+    code, share, chat, tmp_path, capsys
+):
     """A chain's later turns have one sample a node: their group is all lines of the problem."""
     file = tmp_path / "mine.py"
     file.write_text(f"def mine(item, texts):\n    return {code}\nmine.maximum = 999.0\n")
     model = copied_model(tmp_path / "model")
     edit_json(model / "tokenizer_config.json", chat_template="# A\n{{ messages[0].content }}")
     flags = f"--turns 2 --branching chain --num-generations 3 --reward {file}:mine --dry-run"
-    train.main(words(SMALL, flags, f"--model {model} --chat-template"))
-    said = capsys.readouterr().out
+    train.main(words(SMALL, flags, f"--model {model}", chat))
+    said, warned = capsys.readouterr()
+    is_raw = chat == "--no-chat-template"
+    assert ("prompts go to it as raw text" in warned) == is_raw
     for text in (
         "memory expected",
         "turn 0: 18 joint responses, mean reward",
-        "agent 1 was asked:\n# A\ndef ",
+        "agent 1 was asked:\n" + ("" if is_raw else "# A\n") + "def ",
         f"so that they teach nothing: {share}",
     ):
         assert text in said
