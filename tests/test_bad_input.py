@@ -246,13 +246,19 @@ SPOILED = [  # what is done, the command, what is named
     (text("x.csv", "a,b,a\n\n1,2,3\n"), f"{DATA[:-5]}csv", "x.csv: field 'a' comes twice"),
     (rows(3, prompt="\ud800"), DATA, "x.jsonl, row 3: 'utf-8' codec can't encode"),
     (rows(5, prompt=LONG), DATA, "a prompt has"),
-    (task('__file__ + ":reward"', "None"), MINE, "but None: give --reward"),
+    (task('__file__ + ":reward"', "None"), MINE, "but None: give --reward, or a maximum to a"),
+    (task("pass", "self.num_agents = 3"), MINE, "the task is for 3 agents, the team has 2"),
     (task("__file__ + ", '"policies" + '), MINE, "policies has no reward 'reward'"),
     (task(ITEMS, f"{ITEMS} * (split != 'dev')"), MINE, "has no items of dev"),
     (
         task("class Task:", "class Task:\n    play = lambda *_: 0\n"),
         MINE,
         "play has to be a generator: it does not yield (item {'task",
+    ),
+    (
+        task("class Task:", "class Task:\n    def play(self, item): yield {0: 'a'}\n"),
+        f"{MINE} --dry-run",
+        "no turn of 1 was scored",
     ),
     (
         task("class Task:", "class Task:\n    begin = print\n"),

@@ -135,7 +135,7 @@ class Short(Task):
 def test_a_play_may_pay_by_itself(capsys):
     task = Short()
     module = make(long_answers, task=task)
-    with pytest.raises(ValueError, match="pays by itself: leave out the reward"):
+    with pytest.raises(ValueError, match="pays by itself: its class has a maximum"):
         step(module)
     module.rollout.reward.reward = task
     metrics = measure(step(module))

@@ -109,7 +109,7 @@ def make_task(args, workflow: type | None = None) -> Task:
     if isinstance(task.reward, str):  # else `find_reward` says what is missing
         task.reward = plug_in(task.reward)
         args.reward = task.reward
-    task.num_agents = args.num_agents
+    task.num_agents = getattr(task, "num_agents", args.num_agents)
     task.turns = args.turns
     if workflow:
         task.turns *= task.asks
@@ -123,7 +123,10 @@ def find_reward(task: Task):
     elif task.maximum:
         reward = task
     else:
-        raise Mistake(f"the task has no name of a reward, but {task.reward!r}: give --reward")
+        raise Mistake(
+            f"the task has no name of a reward, but {task.reward!r}: give --reward, or a maximum to "
+            "a class whose `play` pays by itself"
+        )
     if not 0 < getattr(reward, "maximum", 0) < math.inf:
         raise Mistake(
             f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "

@@ -108,7 +108,10 @@ class Scorer:
         for step in itertools.chain(*(node.steps.values() for node in nodes)):
             if step.parts:
                 if callable(self.reward):
-                    raise Mistake("the task's `play` pays by itself: leave out the reward")
+                    raise Mistake(
+                        "the task's `play` pays by itself: its class has a maximum and "
+                        "reward = None, and --reward is left out"
+                    )
                 step.parts = self.checked(step.parts, *step.scored)
             elif step.scored:
                 unpaid.append(step)

@@ -80,4 +80,6 @@ def fail(top: Parser, error: Exception) -> None:
     if not is_one_line(error):
         traceback.print_exception(error)
         sys.exit(1)
+    if isinstance(error, ModuleNotFoundError):
+        error.add_note("in this Python: pip install it, or source .venv/bin/activate")
     top.error(" ".join([str(error), *getattr(error, "__notes__", [])]))
