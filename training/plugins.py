@@ -124,8 +124,8 @@ def find_reward(task: Task):
         reward = task
     else:
         raise Mistake(
-            f"the task has no name of a reward, but {task.reward!r}: give --reward, or a maximum to "
-            "a class whose `play` pays by itself"
+            f"the task has no name of a reward, but {task.reward!r}: give --reward, or a maximum "
+            "to a class whose `play` pays by itself"
         )
     if not 0 < getattr(reward, "maximum", 0) < math.inf:
         raise Mistake(
