@@ -358,9 +358,8 @@ def build(args: Args, prepared: tuple):
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
-    templates = [base.codec.template for base in team.bases]
     for name in args.template_arg:
-        if not any(name in template for template in templates):
+        if not any(name in base.codec.template for base in team.bases):
             raise Mistake(f"--template-arg {name}: the model's chat template does not read it")
     if args.checkpointing:
         for base in team.bases:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from jinja2 import TemplateError
+from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from policies import Mistake
 
@@ -88,8 +89,8 @@ class Codec:
         text = render(
             self.tokenizer,
             self.guarded(whole),
+            self.date,
             add_generation_prompt=True,
-            strftime_now=self.date.strftime,
             **self.template_args,
         )
         return self.pieces(text, False, self.plain) + self.literal(begun)
@@ -277,27 +278,35 @@ def content_of(message: dict) -> str:
     return "".join(texts)
 
 
-def render(tokenizer, messages: list[dict], **options) -> str:
+def render(tokenizer, messages: list[dict], date: datetime, **options) -> str:
     """Return a chat as the tokenizer's template writes it, with the text of each message in it.
 
     A template takes a message's text, or a list of parts. Raise Mistake where neither is written.
+    What one message wrote is not another's text, so the longest are looked for first.
     """
     chat = messages[:]
     fault = ""
+    order = sorted(range(len(messages)), key=lambda number: -len(messages[number]["content"]))
     for _ in range(2):
         text = ""
         try:
+            template = _compile_jinja_template(tokenizer.get_chat_template())  # it is cached
+            template.globals["strftime_now"] = date.strftime
             text = tokenizer.apply_chat_template(chat, tokenize=False, **options)
         except (TemplateError, TypeError, ValueError) as error:  # of an unknown role, for example
             fault = fault or f"refuses a prompt: {error}"
         lost = []
-        for number, message in enumerate(messages):
-            content = message["content"]
+        rest = text
+        for number in order:
+            content = messages[number]["content"]
             parts = [{"type": "text", "text": content}]
-            spellings = (content.strip(), json.dumps(content, ensure_ascii=False))
-            if str(parts) in text or not any(spelling in text for spelling in spellings):
-                lost.append(message)
-                chat[number] = message | {"content": parts}
+            spelling = content.strip()
+            if spelling not in rest:
+                spelling = json.dumps(spelling, ensure_ascii=False)[1:-1]
+            if str(parts) in text or spelling not in rest:
+                lost.append(messages[number])
+                chat[number] = messages[number] | {"content": parts}
+            rest = rest.replace(spelling, "", 1)
         if text and not lost:
             return text
         fault = fault or "drops a message"
@@ -332,7 +341,7 @@ def turn_end(tokenizer) -> int | None:
     answer = "The answer is here."
     chat = [{"role": "user", "content": "Question?"}, {"role": "assistant", "content": answer}]
     try:
-        text = render(tokenizer, chat)
+        text = render(tokenizer, chat, datetime.now())
     except Exception:  # of a model's own template, which may never be used: many kinds
         return None
     rest = text.partition(answer)[2]

@@ -231,8 +231,11 @@ def test_prompts_are_never_cut():
 
 
 LOOP = "{{% for m in messages %}}<|user|>{}<|end|>{{% endfor %}}"
-CHAT = [{"role": "system", "content": "Be\nbrief."}, {"role": "user", "content": " a <eos>\n"}]
-TEXT = "<|user|>Be\nbrief.<|end|><|user|> a <eos>\n<|end|>"
+CHAT = [
+    {"role": "system", "content": "Be\nbrief."},
+    {"role": "user", "content": " <eos>Be\nbrief.\n"},
+]
+TEXT = "<|user|>Be\nbrief.<|end|><|user|> <eos>Be\nbrief.\n<|end|>"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +248,10 @@ TEXT = "<|user|>Be\nbrief.<|end|><|user|> a <eos>\n<|end|>"
             "{% if m.role == 'user' %}{{ m.content[0].text }}{% else %}{{ m.content }}{% endif %}",
             TEXT,
         ),
-        ("{{ m.content | tojson }}", '<|user|>"Be\\nbrief."<|end|><|user|>" a <eos>\\n"<|end|>'),
+        (
+            "{{ m.content | tojson }}",
+            '<|user|>"Be\\nbrief."<|end|><|user|>" <eos>Be\\nbrief.\\n"<|end|>',
+        ),
         ("{% if m.role == 'user' %}{{ m.content }}{% endif %}", "drops a message .*brief"),
         ("{{ m.content.split()[0] }}", "drops a message .*brief"),
         ("{{ raise_exception('no') }}", "refuses a prompt: no"),
