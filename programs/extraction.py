@@ -37,7 +37,6 @@ import textwrap
 import threading
 import warnings
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,9 +56,7 @@ _INCOMPLETE = object()  # source that more lines could complete
 REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # what the parser may raise
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-# Places of a statement. The first one that defines the function counts, with those before it.
-_PYTHON_FENCE, _BARE_FENCE, _OUTSIDE, _OTHER_FENCE = range(4)
-_LANGUAGES = {"": _BARE_FENCE} | dict.fromkeys(("python", "py", "python3"), _PYTHON_FENCE)
+_PYTHON = {"python", "py", "python3"}  # languages of a fence
 # A fence, a closing fence at the end of a line, or a comment or a string, in which three backticks
 # are text. A string may be cut short.
 _FENCE = re.compile(
@@ -83,7 +80,7 @@ _SPACES = {0xA0: " ", 0x200B: None, 0x2060: None, 0xFEFF: None}  # no-break and 
 class Statement(NamedTuple):
     node: ast.stmt
     lines: str  # as they were written
-    place: int
+    in_fence: bool  # of Python
     source: str = ""  # formatted by ast.unparse, after the text's __future__ imports
     binds: frozenset[str] = frozenset()  # names of the module
     reads: frozenset[str] = frozenset()  # names of the module, also those that its functions read
@@ -100,7 +97,7 @@ class Part:
     returns: bool = False  # it is defined and returns a value, as far as its text shows
     reads: frozenset[str] = frozenset()  # names of the module that it needs
     shareable: bool = False  # its program may share a process with others: see _shareable
-    beside: tuple[str, ...] = ()  # those of the statements that define other names, and use them
+    beside: bool = False  # its statements define other names, too
     kept: frozenset[int] = frozenset()  # indices of the response's statements that it needs
 
     @property
@@ -121,14 +118,15 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     Foreign names belong to the functions of other agents.
     """
     statements, broken = top_level(text)
-    for place in range(_OTHER_FENCE + 1):
+    for in_fence in (True, False):  # the whole text where no Python fence defines the function
         running = {}
         bound = set()
         definition = None
         for index, statement in enumerate(statements):
             statement = _renamed(statement, foreign)
             is_stub = bound & statement.binds and _is_stub(statement.node)
-            if statement.place > place or statement.binds & foreign or is_stub:
+            is_outside = in_fence and not statement.in_fence
+            if is_outside or is_stub or statement.binds & foreign:
                 continue
             if name in statement.binds:
                 if _is_constant(statement.node):
@@ -142,13 +140,14 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         return Part(broken=name in broken)
 
     kept, reads = _needed(running, name)
+    needed = [running[index] for index in sorted(kept)]
     raw = definition.lines
     if not isinstance(definition.node, _SCOPE):  # an alias, or a partial: the function is elsewhere
-        raw = "\n".join(running[index].lines for index in sorted(kept))
+        raw = "\n".join(statement.lines for statement in needed)
     for index, statement in enumerate(statements):  # an import of a partner's function: not run
         if isinstance(statement.node, ast.ImportFrom) and statement.binds <= foreign:
             kept.add(index)
-    function = _function(name, list(running.values()))
+    function = _function([definition, *reversed(needed)])
     return Part(
         tuple(statement.source for statement in running.values()),
         raw=raw,
@@ -156,7 +155,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         returns=function is None or _returns(function),
         reads=frozenset(reads),
         shareable=all(_shareable(statement.node) for statement in running.values()),
-        beside=_beside(running.values(), name),
+        beside=any(statement.binds - {name} for statement in running.values()),
         kept=frozenset(kept),
     )
 
@@ -169,10 +168,8 @@ def _renamed(statement: Statement, foreign: frozenset[str]) -> Statement:
             names.pop(None, None)
             if names:
                 source = f"{', '.join(names)} = {', '.join(names.values())}"
-                binds = frozenset(names)
-                reads = frozenset(names.values())
                 [node] = syntax_tree(source).body
-                return statement._replace(node=node, source=source, binds=binds, reads=reads)
+                return statement._replace(node=node, source=source, reads=frozenset(names.values()))
     return statement
 
 
@@ -187,22 +184,19 @@ def _is_constant(node: ast.stmt) -> bool:
     return False
 
 
-def _function(name: str, statements: list[Statement]) -> Function | None:
-    """Return the function that runs when a name is called, as far as the text shows it."""
-    definitions = [statement for statement in statements if name in statement.binds]
-    if not definitions:
-        return None
-    for node in ast.walk(definitions[-1].node):
-        match node:
-            case ast.FunctionDef(name=inner) | ast.AsyncFunctionDef(name=inner):
-                if inner in (name, "__call__"):
+def _function(statements: list[Statement]) -> Function | None:
+    """Return the function that runs for the name that the first statement binds.
+
+    It may stand in another statement, such as `def even(x): ...` before `aux = even`.
+    """
+    for statement in statements:
+        for node in ast.walk(statement.node):
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    if name in statement.binds or name == "__call__":
+                        return node
+                case ast.Lambda():
                     return node
-            case ast.Lambda():
-                return node
-    others = [statement for statement in statements if statement is not definitions[-1]]
-    for other in sorted(definitions[-1].reads):
-        if function := _function(other, others):
-            return function
     return None
 
 
@@ -212,25 +206,6 @@ def _is_stub(node: ast.stmt) -> bool:
         return False
     bodies = [part.value if isinstance(part, ast.Expr) else part for part in node.body]
     return all(isinstance(part, ast.Constant | ast.Pass) for part in bodies)
-
-
-def _beside(statements: Collection[Statement], name: str) -> tuple[str, ...]:
-    """Return the statements that run for names other than `name`, if any of them defines one."""
-    if not any(statement.binds - {name} for statement in statements):
-        return ()
-    return tuple(
-        statement.source
-        for statement in statements
-        if statement.binds != {name} and not _shows(statement.node)
-    )
-
-
-def _shows(node: ast.stmt) -> bool:
-    """Return whether a statement changes nothing: it shows or checks a function."""
-    match node:
-        case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
-            return True
-    return False
 
 
 def _needed(statements: dict[int, Statement], name: str) -> tuple[set[int], set[str]]:
@@ -247,8 +222,8 @@ def _needed(statements: dict[int, Statement], name: str) -> tuple[set[int], set[
     for index, statement in statements.items():
         names = statement.binds
         match statement.node:
-            case node if _shows(node):
-                pass
+            case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+                pass  # it shows or checks a function
             case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias("*")]):
                 names = {"*"}  # nobody lists what depends on it
             case _:
@@ -276,8 +251,6 @@ def names_in(node: ast.AST) -> set[str]:
                 names.add(name)
             case ast.alias():
                 names.add((part.asname or part.name).partition(".")[0])
-            case ast.Global():
-                names.update(part.names)
     return names
 
 
@@ -286,10 +259,10 @@ def modules_in(code: ast.AST) -> set[str]:
     modules = set()
     for node in ast.walk(code):
         match node:
-            case ast.Import():
-                modules.update(alias.name for alias in node.names)
-            case ast.ImportFrom():
-                modules.add(node.module or ".")
+            case ast.Import(names=aliases):
+                modules.update(alias.name for alias in aliases)
+            case ast.ImportFrom(module=module):
+                modules.add(module or ".")
     return modules
 
 
@@ -354,13 +327,13 @@ def top_level(text: str) -> tuple[list[Statement], set[str]]:
     then its pieces: see _pieces.
     """
     text = text[:MAX_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n")
-    segments = [(_OUTSIDE, text)]
+    segments = [(False, text)]
     if not isinstance(_parse(text), list):
         segments = _segments(_AROUND.sub("", text.translate(_SPACES)))
     statements = []
     broken = set()
     future = ""
-    for place, segment in segments:
+    for in_fence, segment in segments:
         parsed, headers = _pieces(textwrap.dedent(segment).strip(" "))
         broken |= headers
         for node, lines in parsed:
@@ -382,26 +355,23 @@ def top_level(text: str) -> tuple[list[Statement], set[str]]:
                 for symbol in table.get_symbols()
                 if symbol.is_assigned() or symbol.is_imported()
             )
-            statements.append(Statement(node, lines, place, source, binds, _reads(table)))
+            statements.append(Statement(node, lines, in_fence, source, binds, _reads(table)))
     return statements, broken
 
 
-def _segments(text: str) -> list[tuple[int, str]]:
-    """Return the texts inside and outside of code fences, each with its place."""
+def _segments(text: str) -> list[tuple[bool, str]]:
+    """Return the texts inside and outside of code fences, and whether the fence is of Python."""
     segments = []
-    place = _OUTSIDE
+    language = None  # of the open fence
     start = 0
     for match in _FENCE.finditer(text):
-        if not (match["fence"] or (match["end"] and place != _OUTSIDE)):
+        if not match["fence"] and (language is None or not match["end"]):
             continue
-        segments.append((place, text[start : match.start()]))
+        segments.append((language in _PYTHON, text[start : match.start()]))
         start = match.end()
-        language = (match["info"] or "").strip().lower()
-        if place == _OUTSIDE or language:
-            place = _LANGUAGES.get(language, _OTHER_FENCE)
-        else:
-            place = _OUTSIDE
-    return [*segments, (place, text[start:])]
+        info = (match["info"] or "").strip().lower()
+        language = info if info or language is None else None
+    return [*segments, (language in _PYTHON, text[start:])]
 
 
 def _pieces(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:

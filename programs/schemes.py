@@ -55,7 +55,9 @@ def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
     part = extract(text, entry_point, helpers)
     if part.node is None:
         return "other"
-    tree = _last_functions(part.source)
+    tree = syntax_tree(part.source)
+    last = {getattr(node, "name", node): node for node in tree.body}  # of functions of one name
+    tree.body = [*last.values()]
     bound: Counter[str] = Counter()  # how often a name is
     for node in ast.walk(tree):
         match node:
@@ -102,15 +104,6 @@ def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
     if not is_returned:
         return "strategy filter"
     return "decorator" if is_single else "coordinator"
-
-
-def _last_functions(source: str) -> ast.Module:
-    """Return the tree of a program without the functions that later ones replace."""
-    tree = syntax_tree(source)
-    last = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    rest = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
-    tree.body = [*rest, *last.values()]
-    return tree
 
 
 def _mentions(node: ast.AST, place: Mention) -> Iterator[tuple[str, Mention]]:

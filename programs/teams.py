@@ -60,18 +60,14 @@ MAIN_STAND_INS = (
     "list(value.values())[-1]",
     "list(vars(value).values())[-1]",
 )
-HELPER = """
-def {name}(*args, **kwargs):
-    args = [*args, *kwargs.values()] or [None]
-    x = args[0]
-    return {expression}
-"""
-MAIN = """
+STAND_IN = """
 def {name}(*args, **kwargs):
     args = [*args, *kwargs.values()]
-    value = {helper}(*args)
+    {first}
     return {expression}
 """
+HELPER = "args = args or [None]; x = args[0]"
+MAIN = "value = {helper}(*args)"
 WATCH = '__import__("observer").watch(globals(), {!r}, {!r}, {!r}, {!r})'
 SERVE = '__import__("observer").serve({!r})'
 TEST = "{main}.number = {number}\n{test}"
@@ -254,40 +250,40 @@ def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -
 def helper_stand_ins(name: str, team: Team) -> list[Part]:
     """Return the stand-ins for a helper. Those that ask another helper are the last."""
     *helpers, _ = team
-    stand_ins = []
-    for expression in HELPER_STAND_INS:
-        source = HELPER.format(name=name, expression=expression)
-        stand_ins.append(_stand_in(team[name], source, frozenset()))
+    stand_ins = [_stand_in(name, team, HELPER, expression) for expression in HELPER_STAND_INS]
     for other in helpers:
         if other != name and team[other].statements:
-            source = HELPER.format(name=name, expression=f"{other}(*args)")
-            stand_ins.append(_stand_in(team[name], source, frozenset([other])))
+            stand_ins.append(_stand_in(name, team, HELPER, f"{other}(*args)", other))
     return stand_ins
 
 
 def main_stand_ins(helper: str, team: Team) -> list[Part]:
     *_, main = team
-    stand_ins = []
-    for expression in MAIN_STAND_INS:
-        source = MAIN.format(name=main, helper=helper, expression=expression)
-        stand_ins.append(_stand_in(team[main], source, frozenset([helper])))
-    return stand_ins
+    first = MAIN.format(helper=helper)
+    return [_stand_in(main, team, first, expression, helper) for expression in MAIN_STAND_INS]
 
 
-def _stand_in(part: Part, source: str, reads: frozenset[str]) -> Part:
-    """Return a function in the place of a part's own, after the part's other statements."""
+def _stand_in(name: str, team: Team, first: str, expression: str, *helpers: str) -> Part:
+    """Return a function in the place of a part's own, after the part's other statements.
+
+    It calls the helpers.
+    """
+    source = STAND_IN.format(name=name, first=first, expression=expression)
+    part = team[name]
     if not part.beside:
-        return Part((source,), reads=reads, shareable=True)
-    statements = (*part.beside, source)
-    return Part(statements, reads=reads | part.reads, shareable=part.shareable)
+        return Part((source,), reads=frozenset(helpers), shareable=True)
+    return dataclasses.replace(
+        part, statements=(*part.statements, source), reads=part.reads.union(helpers)
+    )
 
 
 def _versions(name: str, team: Team, responses: list[str]) -> list[Part]:
     """Return the functions of that name that its author's partners wrote."""
     if len(responses) == 1:
         return []
-    versions = []
-    for author, text in zip(team, responses, strict=True):
-        if author != name:
-            versions.append(extract(text, name, frozenset(team) - {name, author}))
+    versions = [
+        extract(text, name, frozenset(team) - {name, author})
+        for author, text in zip(team, responses, strict=True)
+        if author != name
+    ]
     return [part for part in versions if part.statements]

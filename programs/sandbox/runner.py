@@ -13,6 +13,7 @@ import random
 import signal
 import socket
 import time
+from dataclasses import dataclass
 
 from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, send, unpacker
 
@@ -181,6 +182,7 @@ def execute(source: str, space: dict) -> None:
     exec(compiled(source, "<test>", "exec"), space)
 
 
+@dataclass
 class TestRunner:
     """Runs the tests of one program after the other.
 
@@ -190,24 +192,17 @@ class TestRunner:
     trainer opens it, because a locked process cannot.
     """
 
-    def __init__(
-        self,
-        channel: socket.socket,
-        trainer: socket.socket,
-        schedstats: list[int],
-        test_timeout: float,
-        total_timeout: float,
-        restarts: int,
-    ):
-        self.channel = channel
-        self.trainer = trainer
-        self.schedstats = schedstats  # this process's file, or none (macOS)
-        self.test_timeout = test_timeout
-        self.total_timeout = total_timeout
-        self.restarts = restarts
-        self.candidate: Candidate | None = None
-        self.armed = False  # an alarm may interrupt
-        self.rang = False
+    channel: socket.socket
+    trainer: socket.socket
+    schedstats: list[int]  # this process's file, or none (macOS)
+    test_timeout: float
+    total_timeout: float
+    restarts: int
+    candidate: Candidate | None = None
+    armed: bool = False  # an alarm may interrupt
+    rang: bool = False
+
+    def __post_init__(self):
         signal.signal(signal.SIGALRM, self.ring)
 
     def ring(self, *_) -> None:
