@@ -15,7 +15,6 @@ import shutil
 import signal
 import sys
 import time
-import types
 
 import pytest
 import torch
@@ -227,15 +226,13 @@ def test_a_process_ends(function, status):
 
 def test_old_agents_that_cannot_be_deleted_are_put_aside(tmp_path, monkeypatch, capsys):
     """As on NFS, where another program holds a file open."""
-    monkeypatch.setattr(recorder, "save_agent", lambda base, agent, path: path.mkdir(parents=True))
-    monkeypatch.setattr(recorder.shutil, "rmtree", lambda *args, **options: None)
-    team = types.SimpleNamespace(policies=lambda: [0], base_of=[None])
-    trainer = types.SimpleNamespace(is_global_zero=True, global_step=1, save_checkpoint=print)
-    for _ in range(2):
-        Recorder(tmp_path, {}, {"args": {}}).save(trainer, types.SimpleNamespace(team=team))
-    assert (tmp_path / "agents/0").is_dir()
-    [aside] = tmp_path.glob("agents-*")
-    assert f"cannot delete old agents: delete {aside}" in capsys.readouterr().err
+    monkeypatch.setattr(shutil, "rmtree", lambda *args, **options: None)
+    path = train_run(tmp_path / "run", SMALL, "--max-steps 3")
+    assert (path / "agents/0").is_dir()
+    said = capsys.readouterr().err
+    for aside in path.glob("agents-*"):
+        assert f"cannot delete old agents: delete {aside}" in said
+    assert "cannot delete" in said
 
 
 def test_a_text_s_own_line_ends_split_no_line(tmp_path):

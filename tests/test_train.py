@@ -4,6 +4,7 @@ Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are
 """
 
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -28,7 +29,10 @@ from helpers import (
 
 import train
 from policies.codec import Codec
+from programs import teams
+from programs.sandbox.box import Sandbox
 from tasks import CodeTask
+from training import threads
 from training.items import check_items, repeated
 from training.recorder import Recorder
 from training.report import report
@@ -130,6 +134,7 @@ def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, caps
     monkeypatch.setattr(sys, "argv", ["train.py", "--max-steps", "1"])
     path = run(tmp_path / "run", "--max-steps 1 --lr 0.01", flags)
     record = read_json(path / "args.json")
+    assert shlex.split(*record["commands"]) == ["python", *sys.argv]
     assert record["code"] == [code_version(record["args"])]
     assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
     file.write_text(PLUG_IN.replace("COUNT", "-999999"), "utf-8")
@@ -210,7 +215,8 @@ def test_the_same_command_goes_on(trained, tmp_path, capsys):
     ],
 )
 def test_two_steps_are_one_and_one_more(argv, trained, tmp_path, monkeypatch):
-    """With every switch. What a frozen agent has does not move. A checkpoint has all there is."""
+    """With every switch, and with other numbers of threads that call the reward and of the
+    sandbox's workers. What a frozen agent has does not move. A checkpoint has all there is."""
     whole = tmp_path / "whole"
     part = tmp_path / "part"
     save = Recorder.save
@@ -227,7 +233,10 @@ def test_two_steps_are_one_and_one_more(argv, trained, tmp_path, monkeypatch):
         run(whole, "--eval-limit 1 --max-new-tokens 12 --save-every 1 --sample-every 1", argv)
     Path("from").unlink()
     early = agents(part)
-    resume(part)
+    monkeypatch.setattr(threads, "THREADS", 1)
+    with Sandbox(workers=1) as box:  # it has no verdicts
+        monkeypatch.setattr(teams, "box", box)
+        resume(part)
     assert_same_run(part, whole)
     late = agents(part)
     assert late == agents(whole)
