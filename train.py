@@ -271,9 +271,9 @@ def parse(argv: list[str]) -> Args:
     resolve(args)
     if 0 in args.temperature:
         raise Mistake("--temperature 0 trains nothing: all samples of a group are the same")
-    if args.init and not args.resume:
-        args.init = agent_folders(args.init, part_of(args, TeamOptions))
     if directory:
+        if args.init and not args.resume:
+            args.init = agent_folders(args.init, part_of(args, TeamOptions))
         check_same(args, directory, may_change)
         args.resume = str(directory)
     return args
@@ -322,7 +322,7 @@ def recorded_flags(directory: Path) -> dict:
 def prepare(args: Args):
     """Find and check what the flags name, in a moment, before torch is imported.
 
-    Returns the task, the reward, and the problems by split.
+    Returns the task, the reward, and the problems by split. Fills in the agents' folders of --init.
     """
     if args.logger == "wandb":
         import wandb  # noqa: F401  (an error before the models are loaded)
@@ -330,6 +330,8 @@ def prepare(args: Args):
     reward = find_reward(task)
     for name in args.model:
         find_model(name)
+    if args.init and not args.resume:
+        args.init = agent_folders(args.init, part_of(args, TeamOptions))
     splits = {split: list(task.items(split) or ()) for split in ("train", "dev", "test")}
     needed = {"train": True, "test": args.eval_limit is not None, "dev": args.eval_every}
     for split, items in splits.items():

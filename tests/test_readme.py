@@ -58,8 +58,8 @@ def test_every_command_is_understood(command, monkeypatch):
     monkeypatch.chdir(ROOT)
     command = re.sub(r"\$s|\{\w*\}", "0", command.replace("$a", "mean"))
     script, *argv = shlex.split(command)[1:]
-    # --resume, --init and plug-ins need files; the median and a critic need their diffs.
-    if {"--help", "--init", "--resume", "[table]"} & {*argv} or any(
+    # --resume and plug-ins need files; the median and a critic need their diffs.
+    if {"--help", "--resume", "[table]"} & {*argv} or any(
         name in command for name in (*WRITTEN, "median", "central")
     ):
         return
