@@ -6,10 +6,8 @@ Only the chat template makes control tokens. A prompt is never cut.
 import functools
 import json
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from jinja2 import TemplateError
 from transformers.utils.chat_template_utils import _compile_jinja_template
@@ -67,73 +65,63 @@ class Codec:
         text that spells a control token is ordinary text, so that nobody can write into another's
         role. A prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
         """
-        messages: Any = prompt
+        if isinstance(prompt, str) and not chat:
+            self.raw = True
+            text = prompt
+            if begun:
+                text = f"{prompt}\n\n{begun}"
+            return self.opening + self.literal(text, goes_on=False)
+        messages = prompt
         if isinstance(prompt, str):
-            if not chat:
-                self.raw = True
-                text = prompt
-                if begun:
-                    text = f"{prompt}\n\n{begun}"
-                return self.opening + self.literal(text, goes_on=False)
             messages = [{"role": "user", "content": prompt}]
-        elif not isinstance(prompt, list) or not all(isinstance(m, dict) for m in prompt):
+        if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
             raise Mistake(
                 f"a prompt has to be a text or a list of chat messages, not {prompt!r:.60}"
             )
-        if not self.tokenizer.chat_template:
+        if not self.template:
             raise Mistake(
-                "--chat-template, or a prompt of chat messages: the model has no chat template: "
-                "give --no-chat-template, or take the instruction-tuned model"
+                "--chat-template, or a prompt of chat messages: the model has no chat template, or "
+                "several without a default: give --no-chat-template, or take the instruction-tuned "
+                "model"
             )
-        whole = [message | {"content": content_of(message)} for message in messages]
-        text = render(
-            self.tokenizer,
-            self.guarded(whole),
-            self.date,
-            add_generation_prompt=True,
-            **self.template_args,
-        )
-        return self.pieces(text, False, self.plain) + self.literal(begun)
+        guarded = []
+        for message in messages:
+            texts = message | {"content": content_of(message)}
+            guarded.append({name: self.guarded(text) for name, text in texts.items()})
+        options = {"add_generation_prompt": True, **self.template_args}
+        text = render(self.tokenizer, guarded, self.date, **options)
+        return self.pieces(text, split=False, goes_on=False) + self.literal(begun)
 
     def literal(self, text: str, goes_on: bool = True) -> list[int]:
         """Return a text's token ids, none of them a control token. goes_on: a text is before it."""
-        first = self.continued if goes_on else self.plain
-        return self.pieces(self.guarded(text), True, first)
+        return self.pieces(self.guarded(text), True, goes_on)
 
-    def guarded(self, value: Any) -> Any:
-        """Return texts, those in lists and dicts, too, with a cut wherever a control token arises.
+    def guarded(self, text: str) -> str:
+        """Return a text with cuts in what it spells of control tokens.
 
-        So its spelling is encoded by characters. Raise Mistake where it has another spelling.
+        So a spelling is encoded by characters. Raise Mistake where a token has another spelling.
         """
-        if isinstance(value, dict):
-            return {name: self.guarded(part) for name, part in value.items()}
-        if isinstance(value, list):
-            return [self.guarded(part) for part in value]
-        if not isinstance(value, str):
-            return value
-        tokens = self.controls.keys() & self.plain(value, False)
-        cut = value
-        for token in tokens:
-            spelling = self.controls[token]
-            cut = cut.replace(spelling, MARK.join(spelling))
-        if not tokens:
-            return value
-        if cut == value:
-            raise Mistake(f"a text becomes a control token of the model: {value!r:.200}")
-        return self.guarded(cut)
+        if not isinstance(text, str):
+            raise Mistake(f"a chat's message has to hold texts, not {text!r:.200}")
+        while tokens := self.controls.keys() & self.plain(text, split=False):
+            spelling = self.controls[min(tokens)]
+            if spelling not in text:
+                raise Mistake(f"a text becomes a control token of the model: {text!r:.200}")
+            text = text.replace(spelling, MARK.join(spelling))
+        return text
 
-    def pieces(self, text: str, split: bool, encode: Callable) -> list[int]:
-        """Return the token ids of a text with cuts. `encode` is for the first piece."""
+    def pieces(self, text: str, split: bool, goes_on: bool) -> list[int]:
+        """Return the token ids of a text with cuts."""
         ids = []
         for piece in text.split(MARK):
-            ids += encode(piece, split)
-            encode = self.continued
+            ids += self.continued(piece, split) if goes_on else self.plain(piece, split)
+            goes_on = True
         return ids
 
-    def plain(self, text: str, split: bool = True) -> list[int]:
+    def plain(self, text: str, split: bool) -> list[int]:
         """Return a text's token ids. split: special tokens that it spells are ordinary text."""
-        options = {"add_special_tokens": False, "split_special_tokens": split}
-        return self.tokenizer(text, **options)["input_ids"]
+        batch = self.tokenizer(text, add_special_tokens=False, split_special_tokens=split)
+        return batch["input_ids"]
 
     def continued(self, text: str, split: bool) -> list[int]:
         """Return the token ids of a text before which something stands.
@@ -143,7 +131,7 @@ class Codec:
         this text alone, and as they are without a beginning.
         """
         for before in BEFORE:
-            first = self.plain(before)
+            first = self.plain(before, True)
             ids = self.plain(before + text, split)
             if before in self.decode(first) and ids[: len(first)] == first:
                 return ids[len(first) :]
@@ -152,9 +140,10 @@ class Codec:
     @property
     def template(self) -> str:
         """Return the chat template, of several the default one, or "" without one."""
-        if not self.tokenizer.chat_template:
-            return ""
-        return self.tokenizer.get_chat_template()
+        template = self.tokenizer.chat_template
+        if isinstance(template, dict):
+            template = template.get("default")
+        return template or ""
 
     @functools.cached_property
     def controls(self) -> dict[int, str]:
@@ -163,12 +152,8 @@ class Codec:
         White space and single characters are ordinary text, even where a tokenizer has added them.
         """
         added = {*self.tokenizer.added_tokens_decoder} - {self.tokenizer.unk_token_id}
-        controls = {}
-        for token in added | self.eos:
-            text = self.decode([token])
-            if len(text) != 1 and not text.isspace():
-                controls[token] = text
-        return controls
+        spellings = {token: self.decode([token]) for token in added | self.eos}
+        return {token: text for token, text in spellings.items() if len(text.strip()) > 1}
 
     @functools.cached_property
     def opening(self) -> list[int]:
@@ -178,13 +163,7 @@ class Codec:
 
     @functools.cached_property
     def letter(self) -> list[int]:
-        return self.plain("x")
-
-    @functools.cached_property
-    def bytes(self) -> set[int]:
-        """Return the tokens that are a byte. A decoder takes a run of them as a whole."""
-        vocabulary = self.tokenizer.get_vocab().items()
-        return {token for name, token in vocabulary if re.fullmatch("<0x..>", name)}
+        return self.plain("x", True)
 
     def end_at(self, stop: str | Sequence[str]) -> None:
         """Let responses end with the first token that completes one of these texts, too."""
@@ -209,20 +188,15 @@ class Codec:
         a run of them invalid. So where the text shows an end or a broken character, the first half
         of the tokens is searched alone.
         """
-        size = len(tokens)
-        has_ended = not self.eos.isdisjoint(tokens[seen:])
-        is_broken = False
+        text = ""
         if self.stops:
-            # Each token of a stop text has one of its bytes or more.
-            first = max(seen - max(len(stop.encode()) for stop in self.stops), 0)
-            while first and tokens[first] in self.bytes:
-                first -= 1
-            if first:
-                begun = ""
-            text = begun + self.text_of(tokens[first:])
-            has_ended |= self.before_stop(text, len(begun)) != text
-            is_broken = BROKEN in text
-        if size - seen < 2 or not (has_ended or is_broken):
+            text = begun + self.text_of(tokens)
+        is_stopped = self.before_stop(text, len(begun)) != text
+        has_ended = is_stopped or not self.eos.isdisjoint(tokens[seen:])
+        if not has_ended and BROKEN not in text:
+            return None
+        size = len(tokens)
+        if size - seen < 2:
             return size if has_ended else None
         half = (seen + size) // 2
         return self.end_of(tokens[:half], begun, seen) or self.end_of(tokens, begun, half)
@@ -246,20 +220,14 @@ class Codec:
         """
         text = self.text_of(response)
         spans = []
-        first = 0  # token from which on is decoded
-        start = 0  # where its text begins
         end = 0
         for size in range(1, len(response) + 1):
             begin = end
-            written = self.text_of(response[first:size])
-            whole = written.rstrip(BROKEN)
-            if text.startswith(whole, start):
-                end = max(end, start + len(whole))
+            written = self.text_of(response[:size]).rstrip(BROKEN)
             if size == len(response):
                 end = len(text)
-            elif whole == written and response[size] not in self.bytes:
-                first = size
-                start = end
+            elif text.startswith(written):
+                end = max(end, len(written))
             spans.append((begin, end))
         return spans
 
@@ -336,8 +304,6 @@ def turn_end(tokenizer) -> int | None:
 
     A checkpoint may not name it as an end. The model's text would then run on.
     """
-    if not tokenizer.chat_template:
-        return None
     answer = "The answer is here."
     chat = [{"role": "user", "content": "Question?"}, {"role": "assistant", "content": answer}]
     try:

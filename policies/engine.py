@@ -146,17 +146,17 @@ class Engine:
         ids = range(self.base.net.get_input_embeddings().num_embeddings)
         with self.reading(answer):
             choices = sorted(answer["choices"], key=lambda choice: choice["index"])
-            if [choice["index"] for choice in choices] != list(range(samples)):
-                raise ValueError(f"{len(choices)} choices for n = {samples}")
+            whole = []  # their numbers
             for choice in choices:
-                tokens = choice["token_ids"]
                 logps = choice["logprobs"]["token_logprobs"]
-                if choice["finish_reason"] not in ("stop", "length") or not tokens:
-                    raise ValueError("no whole response")
-                if len(tokens) > most or any(token not in ids for token in tokens):
-                    raise ValueError(f"not {most} ids of {len(ids)} tokens at most")
-                if len(logps) != len(tokens) or not all(map(math.isfinite, logps)):
-                    raise ValueError("not one finite log-probability for each token")
+                tokens = zip(choice["token_ids"], logps, strict=True)
+                right = [token in ids and math.isfinite(logp) for token, logp in tokens]
+                right.append(0 < len(right) <= most)
+                right.append(choice["finish_reason"] in ("stop", "length"))
+                if all(right):
+                    whole.append(choice["index"])
+            if whole != list(range(samples)):
+                raise ValueError(f"not {samples} whole samples of {most} tokens at most")
         return choices
 
     async def complete(

@@ -158,16 +158,16 @@ def mean_gap(base: SharedModel) -> float:
     for prompt, responses in zip(prompts, answers, strict=True):
         for response in responses:
             rows.append(Row(agent, prompt, response.tokens, logps=response.logps))
-    score(base, rows, PROBE)
-    differences = gaps(rows)
     fast = base.fast
     reach = base.reach
-    base.run_one_by_one()
-    score(base, rows, PROBE)
+    differences = []
+    for _ in ("as it runs", "one by one"):
+        score(base, rows, PROBE)
+        differences.append(gaps(rows))
+        base.run_one_by_one()
     base.fast = fast
     base.reach = reach
-    differences = torch.cat([differences, gaps(rows)])
-    return float(differences.abs().mean())
+    return float(torch.cat(differences).abs().mean())
 
 
 def device() -> torch.device:

@@ -10,7 +10,7 @@ response. V vocabulary.
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -183,10 +183,18 @@ def trees_of(rows: list[Row], limit: float) -> list[Tree]:
 
 
 def packed(trees: list[Tree], limit: float) -> Iterator[list[Tree]]:
-    """Yield the trees of each pass, ordered by agent."""
-    sizes = [len(tree.tokens) for tree in trees]
-    for numbers in pack(sizes, limit):
-        yield [trees[number] for number in sorted(numbers)]
+    """Yield the trees of each pass, ordered by agent: parts of about equal size, the largest first.
+
+    In each part, the number of trees times the tokens of the largest stays within the limit.
+    """
+    order = sorted(range(len(trees)), key=lambda number: -len(trees[number].tokens))
+    while order:
+        largest = trees[order[0]]
+        capacity = max(1, int(limit / len(largest.tokens)))  # trees
+        batches = math.ceil(len(order) / capacity)
+        count = math.ceil(len(order) / batches)
+        yield [trees[number] for number in sorted(order[:count])]
+        order = order[count:]
 
 
 @dataclass
@@ -216,7 +224,7 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
             targets += row.tokens
             agents += [row.agent] * len(row.tokens)
     device = base.device
-    whole = {"dtype": torch.long, "device": device}  # there may be no token
+    whole: dict = {"dtype": torch.long, "device": device}  # there may be no token
     predicted = torch.tensor(predicted, **whole)
     targets = torch.tensor(targets, **whole)
     layout = Layout(ids.to(device), predicted, targets, agents)
@@ -273,21 +281,3 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     log_ratio = logps.detach() - padded(sampled)
     ratio = log_ratio.exp()
     return ratio.clamp(max=CAP)
-
-
-def pack(costs: Sequence[float], limit: float) -> Iterator[list[int]]:
-    """Yield numbers of the items in parts of about equal size, the most costly item first.
-
-    In each part, the number of items times the largest cost stays within the limit.
-
-    >>> list(pack([2, 5, 2, 5, 2, 2], 10))
-    [[1, 3], [0, 2, 4, 5]]
-    """
-    order = sorted(range(len(costs)), key=lambda number: -costs[number])
-    while order:
-        largest = costs[order[0]]
-        capacity = max(1, int(limit / largest))  # items
-        batches = math.ceil(len(order) / capacity)
-        count = math.ceil(len(order) / batches)
-        yield order[:count]
-        order = order[count:]

@@ -54,7 +54,7 @@ def test_a_process_works_on_its_own_card(monkeypatch):
 def test_a_run_keeps_its_bits(trained, tmp_path, monkeypatch):
     """Resumed or evaluated, on a machine that would take others."""
     run = shutil.copytree(trained, tmp_path / "run")
-    edit_args(run, bits=16)
+    edit_args(run, bits=16, temperature=1.0)  # an older run has one number
     assert resolved(f"--resume {run} --max-steps 3") == 16
     loaded = watch(monkeypatch, loading, "load_model")
     run_eval("--run", run, "--method naive --limit 1 --max-new-tokens 8 --greedy")

@@ -124,7 +124,12 @@ def at_least(number, low, high=math.inf, words=()):
 
 
 def each(name: str, values: list, agents: int) -> list:
-    """Return the value of a flag for each agent. A single value is for all of them."""
+    """Return the value of a flag for each agent. A single value is for all of them.
+
+    Runs of 2026-11-28 and before have a number in place of the list.
+    """
+    if not isinstance(values, list):
+        values = [values]
     if len(values) not in (1, agents):
         raise Mistake(f"{name} names {len(values)} for {agents} agents: give one, or each")
     return values * agents if len(values) == 1 else values
