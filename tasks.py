@@ -210,7 +210,7 @@ class InTurn:
         return self.num_agents * super().asks
 
     def play(self, item):
-        return relay(self, super().play(item), self.one_by_one)
+        return relay(self, super(), item, self.one_by_one)
 
     def one_by_one(self, prompts):
         texts = [""] * self.num_agents
@@ -237,7 +237,7 @@ class Discussion:
     def play(self, item):
         if super().play.__func__ is Task.play:
             return self.discuss(item)
-        return relay(self, super().play(item), self.twice)
+        return relay(self, super(), item, self.twice)
 
     def discuss(self, item):
         agents = range(self.num_agents)
@@ -258,12 +258,13 @@ class Discussion:
         return texts
 
 
-def relay(task, episode, ask):
-    """Play an episode whose prompts are put by `ask`, a generator that returns the answers.
+def relay(task, inner, item, ask):
+    """Play an episode of `inner`, the task without a workflow: `ask` puts its prompts.
 
-    It may ask as often as it might without the workflow.
+    ask: a generator that returns the answers. The episode may ask as often as it might without.
     """
-    left = of_agents(task.turns, task.num_agents) // task.asks
+    episode = inner.play(item)
+    left = of_agents(task.turns, task.num_agents) * inner.asks // task.asks
     answers = None
     while True:
         try:

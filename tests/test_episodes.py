@@ -9,11 +9,13 @@ import pytest
 from test_magrpo import Echo, long_answers, make, step
 
 import tasks
+import train
 from policies.codec import as_text
 from tasks import Discussion, InTurn, Task
 from training.episodes import follow
 from training.held_out import evaluate
 from training.metrics import measure
+from training.plugins import make_task
 from training.report import describe
 
 WORD = {"word": "A"}
@@ -80,6 +82,17 @@ def test_a_workflow_is_trained_over_several_turns(workflow, branching):
     assert [any(map(any, (node.parts for node in nodes))) for nodes in module.turns] == [0, 1] * 2
     held_out, _ = evaluate(module, module.problems[:1])
     assert 0 < held_out["return"] < 1
+
+
+@pytest.mark.parametrize(("workflow", "turns"), [(None, 2), (InTurn, 2), (Discussion, 4)])
+def test_a_task_in_turn_has_one_scored_turn_in_every_baseline(workflow, turns, tmp_path):
+    (tmp_path / "mine.py").write_text("import tasks\nclass Mine(tasks.InTurn, tasks.Coop): pass\n")
+    task = make_task(train.parse(["--task", f"{tmp_path}/mine.py:Mine"]), workflow)
+    item = task.items("test")[0]
+    step = follow(task, item, [])
+    while step.asked and not step.scored:
+        step = follow(task, item, [*step.history, (step.asked, AB)])
+    assert (len(step.history), task.scored(task.turns), task.turns) == (turns, 1, turns)
 
 
 class Varying(Echo):

@@ -84,7 +84,8 @@ def make_task(args, workflow: type | None = None) -> Task:
     workflow: one of tasks.py, in which the task is played.
     """
     cls = task_class(args.task)
-    if workflow and not issubclass(cls, workflow):
+    wraps = workflow and not issubclass(cls, workflow)
+    if wraps:
         cls = type(cls.__name__, (workflow, cls), {})
     arguments = {"num_agents": args.num_agents}
     if args.data:
@@ -111,8 +112,8 @@ def make_task(args, workflow: type | None = None) -> Task:
         args.reward = task.reward
     task.num_agents = getattr(task, "num_agents", args.num_agents)
     task.turns = args.turns
-    if workflow:
-        task.turns *= task.asks
+    if wraps:
+        task.turns *= task.asks // super(workflow, task).asks
     return task
 
 
