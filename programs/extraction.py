@@ -129,7 +129,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
             if is_outside or is_stub or statement.binds & foreign:
                 continue
             if name in statement.binds:
-                if _is_constant(statement.node):
+                if _is_constant(statement):
                     continue
                 definition = statement
             running[index] = statement
@@ -173,15 +173,13 @@ def _renamed(statement: Statement, foreign: frozenset[str]) -> Statement:
     return statement
 
 
-def _is_constant(node: ast.stmt) -> bool:
+def _is_constant(statement: Statement) -> bool:
     """Return whether a statement binds names to modules, or to a value that reads no name."""
-    match node:
-        case ast.Import() | ast.ImportFrom():
-            return True
-        case ast.Assign(value=value) | ast.AnnAssign(value=value):
-            parts = ast.walk(value)
-            return not any(isinstance(part, ast.Name | ast.Lambda) for part in parts)
-    return False
+    if isinstance(statement.node, ast.Import | ast.ImportFrom):
+        return True
+    if statement.reads or not isinstance(statement.node, ast.Assign | ast.AnnAssign):
+        return False
+    return not any(isinstance(part, ast.Lambda) for part in ast.walk(statement.node))
 
 
 def _function(statements: list[Statement]) -> Function | None:

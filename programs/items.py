@@ -13,7 +13,8 @@ from collections.abc import Callable
 from policies import Mistake
 from programs.extraction import REFUSED, modules_in, names_in, syntax_tree
 from programs.rows import file_rows, hub_rows
-from programs.teams import can_import, judged, program, team_parts
+from programs.sandbox.box import Program
+from programs.teams import judged, program, team_parts
 
 
 def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) -> list[dict]:
@@ -101,8 +102,11 @@ def check_imports(item: dict) -> None:
     All programs would fail such tests.
     """
     source = "\n".join([item["setup"], *item["tests"]])
-    for module in sorted(modules_in(syntax_tree(source))):
-        if not can_import(module):
+    modules = sorted(modules_in(syntax_tree(source)))
+    imports = tuple(f"import {module}" for module in modules)
+    [verdict] = judged([Program("def f(): ...", imports, "f")])
+    for module, can_import in zip(modules, verdict.passed, strict=True):
+        if not can_import:
             raise Mistake(
                 f"its tests import {module}, which the sandbox does not have and cannot be given "
                 "(docs/sandbox.md): write it without, or leave out the row"

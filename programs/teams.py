@@ -21,7 +21,6 @@ The last two are tried on a program that passes all tests. programs/sandbox/obse
 import ast
 import atexit
 import dataclasses
-import functools
 from collections.abc import Iterable
 
 from policies import Mistake
@@ -88,14 +87,6 @@ def judged(programs: Iterable[Program]) -> list[Verdict]:
         return box.run(programs)
     except (ValueError, RuntimeError) as error:
         raise Mistake(error) from error
-
-
-@functools.cache
-def can_import(module: str) -> bool:
-    """Return whether the sandbox has a module, for tests and programs alike."""
-    [verdict] = judged([Program(f"def f():\n    import {module}", ("f()",), "f")])
-    [error] = verdict.errors
-    return not (error or "").startswith(("ImportError", "ModuleNotFoundError", "SyntaxError"))
 
 
 def team_parts(item: dict, responses: list[str]) -> Team:

@@ -95,10 +95,6 @@ def acts(value) -> bool:
     return callable(value) or isinstance(value, Iterator)
 
 
-def named(args: tuple, kwargs: dict) -> dict:
-    return {**dict(enumerate(args)), **kwargs}
-
-
 class Answers:
     """What main's answers have in common with the first or the last value that its helper gave.
 
@@ -159,7 +155,7 @@ class Observer:
         function = self.space[helper]
 
         def shown(*args, **kwargs):
-            arguments = named(args, kwargs)
+            arguments = dict(enumerate(args)) | kwargs
             forms = {name: repr(value) for name, value in arguments.items()}
             if self.replaying:
                 self.calls.append((forms, None))
