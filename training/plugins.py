@@ -84,8 +84,9 @@ def make_task(args, workflow: type | None = None) -> Task:
     workflow: one of tasks.py, in which the task is played.
     """
     cls = task_class(args.task)
-    wraps = workflow and not issubclass(cls, workflow)
-    if wraps:
+    if workflow and issubclass(cls, workflow):
+        workflow = None  # the task is one already
+    if workflow:
         cls = type(cls.__name__, (workflow, cls), {})
     arguments = {"num_agents": args.num_agents}
     if args.data:
@@ -112,8 +113,8 @@ def make_task(args, workflow: type | None = None) -> Task:
         args.reward = task.reward
     task.num_agents = getattr(task, "num_agents", args.num_agents)
     task.turns = args.turns
-    if wraps:
-        task.turns *= task.asks // super(workflow, task).asks
+    if workflow:
+        task.turns *= task.asks // super(workflow, task).asks  # type: ignore[arg-type]
     return task
 
 
