@@ -305,13 +305,18 @@ FAULTS = [  # what is replaced, by what, the last lines of the traceback
 ]
 
 
+def traceback(capsys, *flags):
+    """Return what a dry run prints that ends with a fault, and its traceback."""
+    with pytest.raises(SystemExit) as stopped:
+        train.main(["--dry-run", *flags])
+    assert stopped.value.code == 1
+    return capsys.readouterr()
+
+
 @pytest.mark.parametrize(("old", "new", "named"), FAULTS)
 def test_an_error_in_a_users_file_is_pythons_traceback(old, new, named, place, capsys):
     task(old, new)(place)
-    with pytest.raises(SystemExit) as stopped:
-        train.main(["--task", "mine.py:Task", "--dry-run"])
-    assert stopped.value.code == 1
-    out, err = capsys.readouterr()
+    out, err = traceback(capsys, "--task", "mine.py:Task")
     assert ("stand in train, too: 2 (dev, test)" in out) == ("reward" in named[0])  # it was loaded
     said = "\n".join(err.splitlines()[-5:])
     assert all(text in said for text in named), said
@@ -320,13 +325,9 @@ def test_an_error_in_a_users_file_is_pythons_traceback(old, new, named, place, c
 def test_a_fault_of_this_code_is_pythons_traceback(capsys, monkeypatch):
     """Python raises a ValueError here, as a check of ours does."""
     monkeypatch.setattr(train, "prepare", lambda args: ())
-    with pytest.raises(SystemExit) as stopped:
-        train.main(["--dry-run"])
-    assert stopped.value.code == 1
-    said = capsys.readouterr().err
-    assert all(text in said for text in ('train.py", line', "task, reward, splits = prepared")), (
-        said
-    )
+    _, said = traceback(capsys)
+    assert 'train.py", line' in said
+    assert "task, reward, splits = prepared" in said
 
 
 # --- the system -----------------------------------------------------------------------------------

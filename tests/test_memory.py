@@ -7,20 +7,18 @@ import math
 
 import pytest
 import torch
-from helpers import VOCAB, assert_same_gradients, small_base, uniforms, watch
-from test_policies import gradients, turns_of
+from helpers import VOCAB, assert_same_gradients, small_base, watch
+from test_policies import gradients, sampled, turns_of
 
 from policies import decoding, logprobs, memory
 from policies.logprobs import Row
-from policies.sampling import Sampling
 
-PLAIN = Sampling(1.0, 0, 1.0, 8)
 PROMPTS = [tuple(range(3, 12 - number)) for number in range(6)]
 AGENTS = [0, 0, 0, 1, 1, 1]
 
 
 def tokens(base):
-    answers = decoding.decode(base, PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN, [""] * 6)
+    answers = sampled(base, PROMPTS, AGENTS)
     return [[response.tokens for response in responses] for responses in answers]
 
 

@@ -16,7 +16,7 @@ from test_feedback import AUX, FIVE, ITEM, MAIN
 import train
 from examples import expert, judge
 from examples.endpoint import Endpoint
-from training.plugins import find_reward, make_task
+from training.plugins import make_task
 from training.reward_runner import Scorer
 
 # --- the expert -----------------------------------------------------------------------------------
@@ -205,9 +205,8 @@ def test_a_judge_rates_by_a_rubric(requests):
     assert all(b"Rubric: Is it long?" in body for *_, body in requests)
 
 
-def test_a_judge_says_what_it_needs(monkeypatch, capsys):
+def test_a_judge_says_what_it_needs(monkeypatch):
     judge.endpoint.cache_clear()
     monkeypatch.delenv("JUDGE_URL", raising=False)
-    task = make_task(train.parse(["--reward", f"{judge.__file__}:rubric"]))
     with pytest.raises(ValueError, match="'JUDGE_URL' in the environment"):
-        Scorer(find_reward(task))([({"prompt": "one"}, ["x", "y"])])
+        judge.rubric([({"prompt": "one"}, ["x", "y"])])
