@@ -80,6 +80,9 @@ def test_a_workflow_is_trained_over_several_turns(workflow, branching):
     task = inside(workflow, Echo, turns=2)
     module = step(make(long_answers, f"--turns {task.turns} --branching {branching}", task=task))
     assert [any(map(any, (node.parts for node in nodes))) for nodes in module.turns] == [0, 1] * 2
+    for node in module.turns[0]:  # without a score, which not all combinations are played for
+        assert node.joints.tolist() == [[sample] * 2 for sample in range(4)]
+        assert node.steps.keys() == {node.aligned(sample) for sample in range(4)}
     held_out, _ = evaluate(module, module.problems[:1])
     assert 0 < held_out["return"] < 1
 
@@ -114,10 +117,6 @@ def test_a_router_decides_who_answers_and_how_often(branching):
     argv = f"--turns 3 --gamma 0.5 --branching {branching}"
     module = step(make(lambda item, texts: 1.0, argv, task=Varying(), maximum=1.0))
     roots, seconds, thirds = module.turns
-    aligned = [[sample] * 2 for sample in range(4)]
-    for node in roots:  # without a score, which not all combinations are played for
-        assert node.joints.tolist() == aligned
-        assert node.steps.keys() == {node.aligned(sample) for sample in range(4)}
     speakers = set()
     for node in seconds:
         first = node.history[0][1][0]
