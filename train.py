@@ -284,7 +284,13 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
 
     --bits that were not given are the run's.
     """
-    run = Args(**recorded_flags(directory))
+    recorded = recorded_flags(directory)
+    if not isinstance(recorded["temperature"], list):  # as optimizer groups have a name since then
+        raise Mistake(
+            f"{directory} was trained by older code, whose checkpoints this code cannot continue: "
+            "the run's own commit does"
+        )
+    run = Args(**recorded)
     resolve(run)
     make_task(run)  # they name their rewards
     make_task(args)

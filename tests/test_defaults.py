@@ -54,8 +54,11 @@ def test_a_process_works_on_its_own_card(monkeypatch):
 def test_a_run_keeps_its_bits(trained, tmp_path, monkeypatch):
     """Resumed or evaluated, on a machine that would take others."""
     run = shutil.copytree(trained, tmp_path / "run")
-    edit_args(run, bits=16, temperature=1.0)  # an older run has one number
+    edit_args(run, bits=16)
     assert resolved(f"--resume {run} --max-steps 3") == 16
+    edit_args(run, temperature=1.0)  # an older run has one number: it is evaluated alone
+    with pytest.raises(ValueError, match="older code"):
+        resolved(f"--resume {run} --max-steps 3")
     loaded = watch(monkeypatch, loading, "load_model")
     run_eval("--run", run, "--method naive --limit 1 --max-new-tokens 8 --greedy")
     assert [bits for _, bits, *_ in loaded] == [16]
