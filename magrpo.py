@@ -50,6 +50,7 @@ from dataclasses import dataclass, field
 import lightning as L
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies import Mistake, processes
@@ -578,8 +579,8 @@ class MAGRPO(L.LightningModule):
         """Return the groups over which advantages are centred, as lists of nodes.
 
         A group of a tree is the G samples of a node, each of which opens a node of its own. A group
-        of a chain is the G lines of a problem, each continued by one sample a turn. Lines whose
-        episode is over are not in the groups of later turns.
+        of a chain is the G lines of a problem, each continued by one sample a turn. Of these, later
+        turns have those that go on.
         """
         groups = []
         for nodes in self.turns:
@@ -591,12 +592,18 @@ class MAGRPO(L.LightningModule):
         return groups
 
     def set_advantages(self) -> None:
-        """Set the advantages of every node (step 5)."""
+        """Set the advantages of every node (step 5).
+
+        Lines of a chain that are over count as a return of 0. With the mean of those that are left
+        the gradient of later turns would be too short (examples/credit/exact.py).
+        """
         for group in self.groups():
-            returns = torch.cat([node.returns for node in group], 1)  # (n, G)
+            returns = torch.cat([node.returns for node in group], 1)  # (n, S)
+            over = max(self.algorithm.num_generations - returns.shape[1], 0)
+            returns = F.pad(returns, (0, over))  # (n, G)
             values = advantages(returns, self.algorithm.advantage)
             sizes = [node.samples for node in group]
-            for node, part in zip(group, values.split(sizes, 1), strict=True):
+            for node, part in zip(group, values.split([*sizes, over], 1), strict=False):
                 node.advantages = part
 
     def rows(self) -> list[Row]:

@@ -27,7 +27,7 @@ they pay each agent (games.py), and the baseline (`advantages`).
     own pay, pooled       pays r(a) + r(i alone). pooled: one mean and deviation for all agents
     critic                the baseline is the exact value
     tree, chain           each first response opens a second turn with G samples, or with one
-    all lines             a chain whose baseline counts lines that have ended as 0
+    lines left            a chain whose baseline leaves out lines that have ended, not 0 for them
     turn index            each turn's reward is centred over the lines that reached that turn
     central, decentral    the critic knows all agents' histories, or an agent's own
 """
@@ -42,6 +42,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from examples.credit.games import (
@@ -91,7 +92,7 @@ ONE_TURN = {
     "pooled": Estimator(1, "pooled", with_own_pay),
     "critic": Estimator(1, "critic"),
 }
-TWO_TURNS = ["tree", "chain", "all lines", "turn index", "central", "decentral"]
+TWO_TURNS = ["tree", "chain", "lines left", "turn index", "central", "decentral"]
 CRITICS = ("critic", "central", "decentral")
 NO_VALUES: Values = collections.defaultdict(lambda: torch.tensor(0.0))
 
@@ -115,8 +116,9 @@ def credit(returns: Tensor, baseline: str) -> Tensor:
     if baseline == "maxrl":
         mean = returns.mean(-1, keepdim=True)
         return advantages(returns, "mean") / mean.clamp(min=1e-9)
-    if baseline == "all lines":
-        return returns - returns.sum(-1, keepdim=True) / G_TURNS
+    if baseline == "chain":  # lines that have ended count as 0
+        left = returns.shape[1]
+        return advantages(F.pad(returns, (0, G_TURNS - left)), "mean")[:, :left]
     if baseline in CRITICS:
         return returns
     return advantages(returns, baseline)
@@ -172,7 +174,7 @@ def two_turns(game: Game, name: str, values: Values) -> Iterator[Iterable]:
 
 def set_advantages(name: str, root: Node, later: list[Node]) -> None:
     """Set the advantages of an episode's nodes, but for a critic's value."""
-    baseline = name if name in ("all lines", *CRITICS) else "mean"
+    baseline = name if name in ("chain", *CRITICS) else "mean"
     root.advantages = credit(root.returns, baseline)
     groups = [[child] for child in later] if name == "tree" else [later]
     for group in filter(None, groups):

@@ -84,7 +84,7 @@ def shapley_follows_the_mean_over_coalitions():
 
 
 def a_baseline_per_turn_index_is_biased_and_returns_to_go_are_not():
-    got, true = mean_gradient(TURNS, "all lines")
+    got, true = mean_gradient(TURNS, "chain")
     close(got, (G_TURNS - 1) / G_TURNS * true)
     got, true = mean_gradient(TURNS, "turn index")
     assert torch.cosine_similarity(got.flatten(), true.flatten(), 0) < 0.99
@@ -92,7 +92,7 @@ def a_baseline_per_turn_index_is_biased_and_returns_to_go_are_not():
 
 def a_mean_over_the_lines_left_shortens_the_later_turn():
     """Each turn's gradient keeps its direction, and the second turn's is shorter."""
-    got, true = mean_gradient(TURNS, "chain")
+    got, true = mean_gradient(TURNS, "lines left")
     first = slice(0, TURNS.agents)
     later = slice(TURNS.agents, None)
     close(got[first], (G_TURNS - 1) / G_TURNS * true[first])
