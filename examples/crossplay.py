@@ -1,11 +1,12 @@
-"""Cross-play (Hu et al., "Other-Play", arXiv 2003.02979): an agent of one run plays with the
-partners of another.
+"""Cross-play (Hu et al., "Other-Play", arXiv 2003.02979): agents of one run play with those of
+another.
 
     python examples/crossplay.py RUN RUN ...
 
 A team that is good with itself and fails with others has learned conventions. Rows are the runs
-that agent 0 comes from, columns the runs of its partners, so the diagonal is self-play. Values are
-greedy returns on 100 test problems. The runs have to agree in their flags.
+that the first half of the agents comes from (agent 0 of two or three), columns the runs of the
+others, so the diagonal is self-play. Values are greedy returns on 100 test problems. The runs have
+to agree in their flags.
 """
 
 import itertools
@@ -25,7 +26,7 @@ TOP.add_argument("runs", nargs="+")
 
 
 def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
-    """Return the held-out returns by the run of agent 0 and the run of its partners."""
+    """Return the held-out returns by the run of the first agents and the run of their partners."""
     flags = [train.recorded_flags(find_run(name)) for name in names]
     for other in flags:
         for name in other.keys() - {"lr", "max_steps", "engine", *ASIDE}:
@@ -41,7 +42,8 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
         weights[name] = player.weights()
     returns = pandas.DataFrame(index=names, columns=names, dtype=float)
     for first, partners in itertools.product(names, names):
-        mixed = [weights[first][0], *weights[partners][1:]]
+        half = player.team.size // 2
+        mixed = [*weights[first][:half], *weights[partners][half:]]
         player.versions = [(own, own) for own in mixed]  # untrained and trained
         rollout = player.rollout(range(player.team.size))
         records = player.play(f"{first} with {partners}", rollout, items, seed=0, samples=0)

@@ -1,14 +1,15 @@
 """Two agents and a tool: one lets Python compute, the other reads what came out and answers.
 
-    python train.py --task examples/tools.py:Tools --branching chain --model MODEL
-    python train.py --task examples/tools.py:NoTool --branching chain --model MODEL
+    python train.py @recipes/tools.args --model MODEL
+    python train.py @recipes/tools.args --model MODEL --num-agents 1
+    python train.py @recipes/tools.args --model MODEL --task examples/tools.py:NoTool
 
-MODEL is instruction-tuned. recipes/tools.args has the other flags, --task-arg level=2 the problems
-with two operations alone. The problems are arithmetic in words, of one to three operations.
+MODEL is instruction-tuned. The second line is the control: one agent calls and answers. The
+problems are arithmetic in words. --task-arg level=2 has those with two operations, level=0 all.
 
 At the first turn agent 0 may write an expression between <python> and </python>, which ends its
-response. The sandbox computes it. At the second turn agent 1 reads the result as a tool's message
-and answers. The last number of its answer counts. Each character of a right answer costs. With
+response. The sandbox computes it. At the second turn agent 1 (the one agent in the control) reads
+the result as a tool's message and answers. The last number of its answer counts. Each character of a right answer costs. With
 NoTool the tool says nothing. Agents see messages of a chat, with examples of what they may do.
 """
 
@@ -88,30 +89,31 @@ class Tools(Task):
 
     def __init__(self, num_agents=2, level: int = 0):
         """Set the level, the number of operations: 1 to 3, or 0 for all three."""
-        if num_agents != 2:
+        if num_agents > 2:
             raise ValueError(f"one agent calls, one answers: not {num_agents}")
+        self.last = num_agents - 1  # the agent that answers
         self.level = level
 
     def items(self, split):
         return [item for item in problems()[SPLITS[split]] if self.level in (0, item["level"])]
 
     def play(self, item):
-        called, _ = yield {0: self.chat(0, item)}
+        called = (yield {0: self.chat(CALL, item)})[0]
         result = self.once(self.tool, called)
-        _, answer = yield {1: self.chat(1, item, result)}
-        return [called, answer]
+        texts = yield {self.last: self.chat(ANSWER, item, result)}
+        return item | {"called": called}, texts
 
     def tool(self, called):
         return computed(called)
 
-    def chat(self, agent, item, result=""):
+    def chat(self, instruction, item, result=""):
         """Return the messages of a chat: what to do, two examples of it, and the problem."""
-        messages = [{"role": "system", "content": ANSWER if agent else CALL}]
+        messages = [{"role": "system", "content": instruction}]
         for text, expression, value in [*EXAMPLES, (item["problem"], "", result)]:
             messages.append({"role": "user", "content": text})
-            if agent and value:
+            if instruction == ANSWER and value:
                 messages.append({"role": "tool", "content": value})
-            reply = value if agent else f"<python>{expression}</python>"
+            reply = value if instruction == ANSWER else f"<python>{expression}</python>"
             messages.append({"role": "assistant", "content": reply})
         return messages[:-1]  # the last reply is the agent's own to give
 
@@ -128,7 +130,7 @@ def answer(item, responses):
 
     A wrong answer costs nothing: where none of a group is right, a cost would teach short texts.
     """
-    called, text = responses
+    called, text = item["called"], responses[-1]
     numbers = re.findall(r"-?\d+(?:\.\d+)?", text.replace(",", ""))
     exact = float(bool(numbers) and float(numbers[-1]) == item["answer"])
     return {

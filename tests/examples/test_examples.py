@@ -190,6 +190,19 @@ def test_only_the_partner_reads_a_message(make, texts, only_0, only_1, nobody):
     assert asks(task, item, texts, FINAL)[1][1][max(reads)] == FINAL[max(reads)]
 
 
+def test_one_agent_calls_the_tool_and_answers():
+    task = tools.Tools(num_agents=1)
+    task.num_agents = 1
+    item = task.items("test")[0]
+    prompts, _ = asks(task, item)
+    assert tools.CALL in prompts[0]
+    prompts, _ = asks(task, item, CALL[:1])
+    assert tools.ANSWER in prompts[0]
+    assert '{"role": "tool", "content": "217"}' in prompts[0]
+    changed, texts = asks(task, item, CALL[:1], ["217"])[1]
+    assert (changed["called"], texts) == (CALL[0], ["217"])
+
+
 def test_a_tool_without_a_result_says_nothing():
     assert [tools.computed(text) for text in ("7 * 31", "<python> ", "<python>''")] == [""] * 3
 
@@ -225,7 +238,7 @@ def test_a_debate_shows_all_answers_and_a_router_decides_who_is_asked():
 # --- what they are paid ---------------------------------------------------------------------------
 
 LEDGER = {"amounts": [101, 202, 303]}
-SUM = {"answer": 1234}
+SUM = {"answer": 1234, "called": "<python>1"}
 EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
 
 
@@ -236,8 +249,8 @@ EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
         (ledger.found, LEDGER, ["101, 9", ""], "0.4 0 0"),  # a half is right, a third is named
         (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], "1 -0.1 1"),
         (messages.find, {"door": (3, 7), "sent": ["3", ""]}, ["3, 7 or 9", "so 3 7"], "1 -0.0005"),
-        (tools.answer, SUM, ["<python>1", "So 1,234."], "1 -0.018 1 1"),
-        (tools.answer, SUM, ["<python>1", "1234 or 7"], "0 0 0 1"),
+        (tools.answer, SUM, ["", "So 1,234."], "1 -0.018 1 1"),
+        (tools.answer, SUM, ["1234 or 7"], "0 0 0 1"),
         (gym.verified, EIGHT, ["8"], "1 1"),
         (gym.verified, EIGHT, ["So <answer> 8 </answer>."], "1 1"),
         (gym.verified, EIGHT, ["8", "9"], "0 0"),
