@@ -9,8 +9,9 @@ problems are arithmetic in words. --task-arg level=2 has those with two operatio
 
 At the first turn agent 0 may write an expression between <python> and </python>, which ends its
 response. The sandbox computes it. At the second turn agent 1 (the one agent in the control) reads
-the result as a tool's message and answers. The last number of its answer counts. Each character of a right answer costs. With
-NoTool the tool says nothing. Agents see messages of a chat, with examples of what they may do.
+the result as a tool's message and answers. The last number of its answer counts. Each character of
+a right answer costs. With NoTool the tool says nothing. Agents see messages of a chat, with
+examples of what they may do.
 """
 
 import operator
