@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from examples.credit import exact, facts
+from examples.credit import exact, facts, strangers
 from examples.credit.games import Game, random_policies
+from rewards import code, total
 
 
 @pytest.mark.parametrize("fact", facts.FACTS, ids=lambda fact: fact.__name__)
@@ -23,3 +24,19 @@ def test_the_columns_of_a_coin(monkeypatch):
     assert row["noise"] == pytest.approx(2 * row["trace"] / float((pq**2 / 2).mean()))
     columns = [row[name] for name in ("cosine", "length", "samples", "scores", "best")]
     assert columns == pytest.approx([1, 0.5, 2, 2, 1])
+
+
+def test_each_helper_meets_each_main():
+    task = strangers.Strangers(num_agents=4)
+    item = task.items("dev")[0]
+    asked = [task.observe(agent, item, []) for agent in range(4)]
+    assert asked == [task.pair.observe(role, item, []) for role in (0, 0, 1, 1)]
+    helper, main = item["solution"].split("\n\n\n")
+    texts = [helper, "", main, "def solve(xs):\n    return []"]
+    paid = strangers.meet(item, texts)
+    pairs = {(h, m): total(code(item, [texts[h], texts[m]]), 2) for h in (0, 1) for m in (2, 3)}
+    assert paid["agent/0"] == pytest.approx((pairs[0, 2] + pairs[0, 3]) / 2)
+    assert paid["agent/3"] == pytest.approx((pairs[0, 3] + pairs[1, 3]) / 2)
+    assert len(set(pairs.values())) > 2
+    with pytest.raises(ValueError, match="not 5 agents"):
+        strangers.Strangers(num_agents=5)
