@@ -49,7 +49,7 @@ from training.defaults import resolve
 from training.flags import Parser, add_field, part_of
 from training.items import check_items, digest
 from training.plugins import find_reward, make_task
-from training.terminal import check_system, drop_output, fail, printable, quiet, reset_process
+from training.terminal import drop_output, fail, printable, quiet, reset_process
 
 # The flags of train.py that replace a run's where they are given.
 REPLACE = (
@@ -319,7 +319,6 @@ def read(args: Namespace) -> str:
 
 def main(argv: list[str]) -> None:
     try:
-        check_system()
         args = parse(argv)
         if args.command in PLAYING:
             os.environ[DEVICE] = args.device or ""
@@ -339,5 +338,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    reset_process()
+    reset_process(parser())
     main(sys.argv[1:])

@@ -33,7 +33,7 @@ from training.flags import (
 )
 from training.items import check_items, check_prompts, repeated
 from training.plugins import find_reward, make_task, plug_in
-from training.terminal import check_system, drop_output, fail, is_first, quiet, reset_process
+from training.terminal import drop_output, fail, is_first, quiet, reset_process
 
 COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
@@ -492,13 +492,13 @@ def fit(module, recorder, args: Args) -> None:
     except Exception as error:
         if getattr(error, "everywhere", False) and not trainer.is_global_zero:
             sys.exit(2)  # the first process says it
-        error.add_note(recorder.last_save())
+        if recorder.saved:  # else it begins anew, and may fail again
+            error.add_note(recorder.last_save())
         raise
 
 
 def main(argv: list[str]) -> None:
     try:
-        check_system()
         args = parse(argv)
         os.environ[DEVICE] = args.device or ""
         train(args)
@@ -507,5 +507,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    reset_process()
+    reset_process(parser())
     main(sys.argv[1:])

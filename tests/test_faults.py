@@ -71,10 +71,6 @@ def hang(*_):
     time.sleep(5)
 
 
-def leave(*_):
-    sys.exit()
-
-
 ERROR = "KeyError: 'broken'"
 LATE = "error: the reward did not answer within 2 s (the reward, for item {"
 BROKEN = [  # owner, function, its first call that is broken, how, exit status, error, steps kept
@@ -86,7 +82,6 @@ BROKEN = [  # owner, function, its first call that is broken, how, exit status, 
     (torch, "save", 3, disk_full, 2, "error: cannot save", 2),
     (THIS, "lengths", 19, error, 1, f"{ERROR}\n(the reward, for item {{", 3),
     (THIS, "lengths", 19, hang, 2, LATE, 3),
-    (THIS, "lengths", 19, leave, 2, "error: the reward called sys.exit (the reward, for", 3),
     (THIS, "lengths", 19, send_signal, 130, "stopped by SIGTERM", 3),
 ]
 
@@ -222,17 +217,6 @@ def test_a_process_ends(function, status):
 
 
 # --- files ----------------------------------------------------------------------------------------
-
-
-def test_old_agents_that_cannot_be_deleted_are_put_aside(tmp_path, monkeypatch, capsys):
-    """As on NFS, where another program holds a file open."""
-    monkeypatch.setattr(shutil, "rmtree", lambda *args, **options: None)
-    path = train_run(tmp_path / "run", SMALL, "--max-steps 3")
-    assert (path / "agents/0").is_dir()
-    said = capsys.readouterr().err
-    for aside in path.glob("agents-*"):
-        assert f"cannot delete old agents: delete {aside}" in said
-    assert "cannot delete" in said
 
 
 def test_a_text_s_own_line_ends_split_no_line(tmp_path):

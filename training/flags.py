@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import shlex
-import sys
 
 from policies import Mistake
 
@@ -45,8 +44,8 @@ class Parser(argparse.ArgumentParser):
     The program's docstring is its help: the first paragraph above the flags, the rest below them.
     """
 
-    def __init__(self, prog: str, doc: str | None):
-        description, _, epilog = (doc or "").partition("\n\n")  # None: python -OO
+    def __init__(self, prog: str, doc: str):
+        description, _, epilog = doc.partition("\n\n")
         super().__init__(
             prog,
             f"python {prog} [@FILE] [flags]",
@@ -66,22 +65,16 @@ class Parser(argparse.ArgumentParser):
 
     def convert_arg_line_to_args(self, line):
         try:
-            words = shlex.split(line, comments=True)
+            return shlex.split(line, comments=True)
         except ValueError as error:  # an apostrophe
             self.error(f"{line}: {error}")
-        self.check(words)
-        return words
 
-    def parse_known_args(self, args=None, namespace=None):
-        words = sys.argv[1:] if args is None else args
-        self.check(words)
-        return super().parse_known_args(words, namespace)
-
-    def check(self, words: list[str]) -> None:
-        """Refuse "", which a shell makes of an unset name."""
-        for before, word in itertools.pairwise(["", *words]):
+    def parse_known_args(self, args, namespace=None):
+        """Refuse "", which a shell makes of an unset name, and parse."""
+        for before, word in itertools.pairwise(["", *args]):
             if not word or (word.startswith("--") and word.endswith("=")):
                 self.error(f"{word or before}: the value is empty")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")

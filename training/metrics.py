@@ -87,17 +87,19 @@ def group_measures(module) -> dict:
     Of the agents the one whose rewards differ most counts. A group teaches if a response of an
     agent that learns has an advantage. Those of an agent that did not speak are of no response.
     """
-    spreads = {False: [], True: []}  # standard deviations, by whether the group is scored
-    learning = []
-    for group in module.groups():
+    groups = module.groups()
+    spreads = []  # standard deviations of the groups that are scored
+    for group in list(filter(is_scored, groups)) or groups:
         rewards = torch.cat([node.rewards for node in group], 1)  # (n, joint responses)
-        spreads[is_scored(group)].append(rewards.std(1, correction=0).max())
+        spreads.append(rewards.std(1, correction=0).max())
+    deviations = torch.stack(spreads)
+    learning = []
+    for group in groups:
         advantages = []
         for node, agent in itertools.product(group, range(module.team.size)):
             if node.prompts[agent] and agent not in module.algorithm.freeze:
                 advantages.append(node.advantages[agent])
         learning.append(any(map(torch.any, advantages)))
-    deviations = torch.stack(spreads[True] or spreads[False])
     return {
         "reward_std": deviations.mean(),
         "frac_reward_zero_std": (deviations < EQUAL).double().mean(),

@@ -12,8 +12,6 @@ import re
 import shlex
 import shutil
 import signal
-import sys
-import tempfile
 import textwrap
 import time
 from collections import Counter
@@ -147,16 +145,19 @@ class Recorder(L.Callback):
 
     def on_train_start(self, trainer, module):
         module.rollout.interruptible = Signals().end_rollouts
-        everyone = processes.gather((self.directory, self.record, self.facts(module)))
+        alike = (
+            self.flags | {"resume": None},  # the first process may have made the folder
+            self.record["items"],
+            [torch.hash_tensor(p).item() for p in module.parameters()],
+        )
+        everyone = processes.gather((self.directory, self.record, alike))
         processes.all_come()  # the first time, that they can do so where they fail
         # The first process named the folder.
         self.directory, self.record, first = everyone[0]
-        for *_, facts in everyone:
-            differing = [name for name in first if facts[name] != first[name]]
-            if differing:
-                error = Mistake(f"the processes of this run differ in {', '.join(differing)}")
-                error.everywhere = True
-                raise error
+        if any(others != first for *_, others in everyone):
+            error = Mistake("the processes of this run differ in flags, problems or weights")
+            error.everywhere = True
+            raise error
         module.team.set_date(self.record["date"])
         trainer.should_stop = module.global_step >= self.flags["max_steps"]
         self.saved = self.recorded = module.global_step
@@ -167,14 +168,6 @@ class Recorder(L.Callback):
             self.test(trainer, module, "before")
             log_text(trainer, "flags", json.dumps(self.flags, indent=1))
             self.save(trainer, module)
-
-    def facts(self, module) -> dict:
-        """Return by name what has to be the same in all processes."""
-        facts = {f"--{name.replace('_', '-')}": value for name, value in self.flags.items()}
-        del facts["--resume"]  # the first process may have made the folder
-        facts["what items() returns"] = self.record["items"]
-        facts["the weights"] = [torch.hash_tensor(p).item() for p in module.parameters()]
-        return facts
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done = module.global_step
@@ -259,13 +252,13 @@ class Recorder(L.Callback):
 
     def shares(self, module) -> dict[str, float]:
         """Return the share of each scheme among the step's scored, aligned joint responses."""
-        counts = Counter()
+        names = []
         for node in itertools.chain(*module.turns):
             for sample in range(node.samples):
                 scored = node.steps[node.aligned(sample)].scored
                 if scored:
-                    counts[module.rollout.task.scheme(*scored)] += 1
-        del counts[None]  # without a scheme. A Counter may lack it
+                    names.append(module.rollout.task.scheme(*scored))
+        counts = Counter(filter(None, names))  # None: without a scheme
         total = counts.total()
         return {f"scheme/{name}": count / total for name, count in sorted(counts.items())}
 
@@ -287,17 +280,15 @@ class Recorder(L.Callback):
         """
         if trainer.is_global_zero:
             draft = self.directory / "agents.tmp"
-            shutil.rmtree(draft, ignore_errors=True)
+            agents = self.directory / "agents"
             for agent in module.team.policies():
                 save_agent(module.team.base_of[agent], agent, draft / str(agent))
-            for file in draft.glob("*/*"):  # safetensors lets nobody else read its files
+                (agents / str(agent)).mkdir(parents=True, exist_ok=True)
+            for file in draft.glob("*/*"):
+                # safetensors lets nobody else read its files
                 shutil.copymode(self.directory / "args.json", file)
-            agents = self.directory / "agents"
-            shutil.rmtree(agents, ignore_errors=True)
-            if agents.exists():  # another program holds a file open, on NFS
-                aside = agents.rename(tempfile.mkdtemp(prefix="agents-", dir=self.directory))
-                print(f"warning: cannot delete old agents: delete {aside}", file=sys.stderr)
-            draft.rename(agents)
+                file.replace(agents / file.relative_to(draft))
+            shutil.rmtree(draft)
         # The first process writes (CheckpointFile). The others wait for it: when one of them ends
         # with an error, Lightning kills the first.
         trainer.save_checkpoint(self.directory / CHECKPOINT)
@@ -310,7 +301,7 @@ class Recorder(L.Callback):
 
     def append(self, name: str, records: list[dict]) -> None:
         path = self.directory / name
-        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        with path.open("a", encoding="utf-8") as file:
             file.write(json_lines(records))
 
     def show_samples(self, trainer, module, step: int) -> None:

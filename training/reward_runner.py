@@ -12,7 +12,7 @@ from policies import Mistake
 from policies.judging import likelihoods
 from rewards import total
 from training.episodes import Step, follow
-from training.threads import in_threads
+from training.threads import in_threads, quoted
 
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 
@@ -42,10 +42,8 @@ class Scorer:
         """
         keys = [(id(item), *texts) for item, texts in joints]
         calls = dict(zip(keys, joints, strict=True))
-        values = self.values(list(calls.values()))
-        scores = {}
-        for key, value in zip(calls, values, strict=True):
-            scores[key] = self.checked(value, *calls[key])
+        values = dict(zip(calls, self.values(list(calls.values())), strict=True))
+        scores = {key: self.checked(value, *calls[key]) for key, value in values.items()}
         return [scores[key] for key in keys]
 
     def values(self, calls: list[tuple]) -> list:
@@ -65,10 +63,9 @@ class Scorer:
         parts = value if isinstance(value, dict) else {"reward": value}
         agents = len(texts)
         try:
-            strangers = {name for name in parts if name.startswith("agent/")}
-            strangers -= {f"agent/{agent}" for agent in range(agents)}
+            paid = {name for name in parts if name.startswith("agent/")}
             parts = {name: float(part) for name, part in parts.items()}
-            if strangers:
+            if not paid <= {f"agent/{agent}" for agent in range(agents)}:
                 problem = f"in a team of {agents}"
             elif not math.isfinite(sum(parts.values())):
                 problem = "which is not finite"
@@ -78,9 +75,7 @@ class Scorer:
                 return parts
         except (AttributeError, TypeError, ValueError):
             problem = "which is neither a number nor a dict of named numbers"
-        raise Mistake(
-            f"the reward returned {value!r}, {problem}, for item {item!r} and responses {texts!r}"
-        )
+        raise Mistake(f"the reward returned {value!r:.200}, {problem}, {quoted(item, texts)}")
 
     def starts(self, task, items: list[dict]) -> list[Step]:
         """Return the first step of an episode of each item."""

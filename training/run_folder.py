@@ -25,7 +25,8 @@ ROOT = EMBEDDED.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 CHECKPOINT = "checkpoints/last.ckpt"
 CODE = "-- '*.py' ':!tests'"  # without pages and tests
-CODE_VERSION = f"git log -1 --format=%h --abbrev=12 {CODE}; git diff HEAD {CODE}"
+# GIT_DIR may name another repository, as in a hook of git.
+CODE_VERSION = f"unset GIT_DIR; git log -1 --format=%h --abbrev=12 {CODE}; git diff HEAD {CODE}"
 # Flags of train.py that change neither the algorithm nor the task. The size of a batch says what
 # several processes do.
 ASIDE = {
@@ -65,8 +66,6 @@ def checkpoint(resumed: str | None) -> Path | None:
 
 def run_path(name: str) -> Path:
     """Return the folder of --run, which may not exist."""
-    if not name.isprintable():  # as a name in Latin-1: TensorBoard writes none
-        raise Mistake(f"the name of a run, {name!r}, has characters that cannot be shown")
     return Path(name if "/" in name else f"runs/{name}")
 
 
@@ -102,31 +101,27 @@ def lock_run_folder(directory: Path):
 
     Raise ValueError if another process holds it.
     """
+    import fcntl  # Windows has none, and `reset_process` says so
+
     file = (directory / "lock").open("a", encoding="utf-8")
-    if not take_lock(file):
-        raise Mistake(f"another process is at work on {directory}: wait for its end, or stop it")
-    return file
-
-
-def take_lock(file, shared: bool = False) -> bool:
-    """Lock an open file. Return whether no other process holds a lock that forbids it."""
-    import fcntl  # Windows has none, and `check_system` says so
-
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise Mistake(
+            f"another process is at work on {directory}: wait for its end, or stop it"
+        ) from error
     except OSError:  # a file system without locks, as on some clusters
         pass
-    return True
+    return file
 
 
 def state(directory: Path) -> str:
     """Return whether a run is "running", "finished" or "unfinished"."""
-    with contextlib.suppress(OSError), (directory / "lock").open("r+b") as file:
-        if not take_lock(file, shared=True):  # two readers may ask at once
-            return "running"
+    try:
+        with contextlib.suppress(OSError):  # the folder may be read-only
+            lock_run_folder(directory).close()
+    except Mistake:
+        return "running"
     return "finished" if read_json(directory, "summary.json") else "unfinished"
 
 
@@ -143,8 +138,7 @@ def json_lines(records: Iterable[dict]) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a file of a run's folder whole or not at all."""
     draft = path.with_name(path.name + ".tmp")
-    # What is not Unicode in a file's name becomes an escape, which JSON reads back.
-    draft.write_text(text, "utf-8", "backslashreplace")
+    draft.write_text(text, "utf-8")
     draft.replace(path)
 
 
@@ -179,13 +173,11 @@ def read_args(directory: Path) -> dict:
 
     The embedded models have the names that every clone knows (model_names.recorded_name).
     """
-    if not is_run(directory):
+    record = read_json(directory, "args.json")
+    if "args" not in record:
         raise Mistake(
             f"{directory}: there is no run (no {directory}/args.json); give a folder in runs/"
         )
-    record = read_json(directory, "args.json")
-    if "args" not in record:
-        raise Mistake(f"{directory}/args.json is damaged: it has no args")
     return record
 
 
@@ -237,7 +229,7 @@ def code_version(flags: dict) -> str:
             files += sorted(ROOT.glob(pattern))
     for file in files:
         if file.suffix == ".py" and file.is_file():
-            changes += file.read_bytes().replace(b"\r\n", b"\n")
+            changes += file.read_bytes()
     name = commit.decode() or "no-commit"
     return f"{name}+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else name
 

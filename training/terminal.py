@@ -12,24 +12,14 @@ from training.flags import Parser
 from training.plugins import PLUGINS
 
 
-def reset_process() -> None:
-    """Undo what a parent may have left: ignored or blocked signals, closed or narrow streams."""
+def reset_process(top: Parser) -> None:
+    """Undo what a parent may have left: ignored or blocked signals, a narrow stream."""
+    if sys.platform == "win32":  # it lacks these signals, and Unix's locks
+        top.error("this needs Linux, macOS or, on Windows, WSL")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends without a traceback
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    while os.open(os.devnull, os.O_RDWR) < 2:  # so that no other file becomes one of the three
-        pass
-    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
-    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-
-
-def check_system() -> None:
-    """Raise Mistake where Unix's locks are missing, or the docstrings that transformers reads."""
-    if sys.platform == "win32":
-        raise Mistake("this needs Linux, macOS or, on Windows, WSL")
-    if sys.flags.optimize > 1:
-        raise Mistake("python -OO drops docstrings, and transformers reads its own: leave it out")
 
 
 def quiet() -> None:
@@ -70,8 +60,7 @@ def is_one_line(error: Exception) -> bool:
     An error of the system that passes through a user's plug-in may be a fault of it.
     """
     modules = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)}
-    # The last: a file's name that is not UTF-8.
-    of_the_system = isinstance(error, OSError | ModuleNotFoundError | UnicodeEncodeError)
+    of_the_system = isinstance(error, OSError | ModuleNotFoundError)
     return isinstance(error, Mistake) or (of_the_system and not modules & PLUGINS)
 
 
