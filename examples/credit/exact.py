@@ -277,16 +277,18 @@ def measure(game: Game, name: str) -> dict[str, float]:
 # The table and the picture
 # --------------------------------------------------------------------------------------------------
 
-MARKS = {False: ("o", "#0072B2"), True: ("s", "#D55E00")}  # whether it is biased
 COLUMNS = ("cosine", "length", "trace", "samples", "scores", "noise", "by score", "best")
 
 
 def draw(tables: dict[str, dict], path: Path) -> None:
     """Draw bias against noise at equal samples, an axis for each game. Numbers name estimators."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
-    figure, axes = plt.subplots(2, 3, figsize=(11, 7), layout="constrained")
-    *places, legend = axes.flat
+    from evaluation.runs import COLORS
+
+    blue, vermillion, *_ = COLORS
+    figure = Figure((11, 6.5), layout="constrained")
+    *places, legend = figure.subplots(2, 3).flat
     names = [*ONE_TURN, *TWO_TURNS]
     for place, (game, rows) in zip(places, tables.items(), strict=True):
         points = collections.defaultdict(list)  # estimators that are alike share one
@@ -294,18 +296,23 @@ def draw(tables: dict[str, dict], path: Path) -> None:
             point = (round(1 - row["cosine"], 2), round(row["noise"]))
             points[point].append(names.index(name) + 1)
         for point, numbers in points.items():
-            marker, color = MARKS[point[0] > 0]
-            place.scatter(*point, marker=marker, color=color)
             text = " ".join(map(str, numbers))
-            place.annotate(text, point, (5, 3), textcoords="offset points", fontsize=9)
+            style = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+            if point[0] > 0:  # biased
+                place.plot(*point, "s", color=vermillion)
+                place.annotate(text, point, (6, 0), ha="left", **style)
+            else:
+                place.plot(*point, "o", color=blue)
+                place.annotate(text, point, (-6, 0), ha="right", **style)
         place.set(title=game, xlabel="bias: 1 - cosine", ylabel="noise at equal samples")
-        place.margins(0.15)
-        place.set_ylim(bottom=0)
+        widest = max(bias for bias, _ in points)
+        place.margins(y=0.1)
+        place.set(xlim=(-0.55 * widest, 1.25 * widest), ylim=(0, None))
     text = "\n".join(f"{number} {name}" for number, name in enumerate(names, 1))
     text += "\n\nsquares are biased"
     legend.text(0, 1, text, va="top", fontsize=9)
     legend.axis("off")
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=90)
 
 
 def main() -> None:
