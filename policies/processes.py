@@ -3,7 +3,7 @@
 A group is never split: all G samples of a problem, and the turns they open, live in one process.
 The processes then gather all nodes, so that each has the whole step. It is measured and normalised
 exactly as by one process. Each process runs the backward passes of its own share, and the gradients
-are summed. So two processes with --batch-size B train as one does with 2B.
+are summed. So two processes train as one does with twice the --batch-size.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
 One function, `warp`, makes it for both, whatever generation defaults a checkpoint ships.
 
-Shapes: R rows (responses), N tokens, D hidden units, V vocabulary.
+Shapes: R rows (responses), N tokens, V vocabulary.
 """
 
 import dataclasses

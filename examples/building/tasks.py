@@ -4,7 +4,10 @@
     python train.py @recipes/strbuild.args
 
 StrBuild and HouseBuild have the rules, the numbers and the roles of OpenMLRL/LLM_Collab_Minecraft
-in our words. examples/building/README.md has the differences.
+in our words. These differ. The ten published rows of each task come first, and rules make the
+others. The first turn shows the target of strbuild, which the release hides. /kill costs a tenth of
+the reward without an attack, or if both agents write it. Later turns start from an empty world, and
+those of Build go on building.
 """
 
 import itertools

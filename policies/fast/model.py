@@ -1,6 +1,6 @@
 """A model whose forward pass is written out: the fast way to sample and to score.
 
-Shapes: B trees of L tokens, N tokens of responses, D hidden units, V vocabulary.
+Shapes: B trees of L tokens, N tokens of responses, V vocabulary.
 """
 
 import torch
