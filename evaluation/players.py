@@ -108,7 +108,9 @@ def play_run(
             # A task may need a team, and a prompt with partners' texts may be too long.
             if match.method or trained or name == "naive":
                 raise
-            print(f"no method {label}: {type(error).__name__}: {error!s:.200}", file=sys.stderr)
+            team = " (the task was made with one agent)" if name == "single" else ""
+            reason = f"{type(error).__name__}: {error!s:.200}"
+            print(f"no method {label}{team}: {reason}", file=sys.stderr)
         else:
             yield label, records
 

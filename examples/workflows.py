@@ -9,7 +9,9 @@
     Router       agent 0 says whether agent 1 or agent 2 answers
 
 They train on the same path as a decentralised team, which they are compared with. The problems are
-coop's. For other problems of functions, combine the workflow with another task:
+coop's. The embedded model was not taught to read a partner's text. It learns to read a pipeline's
+helpers, and it cannot read a debate. For other problems of functions, combine the workflow with
+another task:
 
     class Mine(Pipeline, CoopHumanEval):
         pass

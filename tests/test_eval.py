@@ -177,7 +177,7 @@ def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkey
         assert values == pytest.approx([0.5**due / largest for due in (0, 1, 1, 2)])
     assert read_json(path / "json")["settings"]["maximum"] == largest
     if alternate:  # it is for two: who is named has to play
-        assert "no method single: " in capsys.readouterr().err
+        assert "no method single (the task was made with one agent): " in capsys.readouterr().err
         with pytest.raises(SystemExit):
             run_eval("--greedy --task x --method single")
         assert "no method" not in capsys.readouterr().err

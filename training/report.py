@@ -50,7 +50,8 @@ def describe(module) -> str:
         f"lr {options.lr}; device {device()}; torch threads: {torch.get_num_threads()}",
     ]
     if type(task).play is not Task.play and module.team.size > 1:
-        lines.append("the task has a `play` of its own: agents may see partners' texts")
+        line = "the task has a `play` of its own: agents may see partners' texts"
+        lines.append(f"{line} (the embedded models were not taught to read them)")
     for number, base in enumerate(module.team.bases):
         name = module.team.options.model[base.agents[0]]
         lines.append(f"base {number}: {base.about}; agents {base.agents}")
