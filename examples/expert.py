@@ -1,10 +1,10 @@
-"""Feedback of a larger model, an expert: an edit of each agent's own function.
+"""Feedback of a larger model, an expert, which edits each agent's own function.
 
     python train.py @recipes/humaneval-2turns.args --task-arg expert_url=URL expert_model=NAME
 
-It goes around any task of functions: class Mine(ByExpert, MBPP). The expert reads the problem and
-the team's functions, never a test, a verdict or the reward. It is asked to show no author another
-author's code. --feedback tests or plain is that of the task.
+It goes around any task of functions, as in `class Mine(ByExpert, MBPP)`. The expert reads the
+problem and the team's functions, never a test, a verdict or the reward. It is asked to show no
+author another author's code. --feedback tests or plain is that of the task.
 """
 
 import json

@@ -9,8 +9,8 @@ hint, and a solver, who sees both and answers at the second turn. Each split has
 and dev and test leave out what is in train. `config` is the data set's own.
 
 The answer stands between <answer> and </answer>. Without these tags it is the whole response. Only
-data sets whose answers are compared as texts are taken (33 of 106): other verifiers evaluate what a
-model wrote, in the trainer. Do not take list_functions, isomorphic_strings or ransom_note: they are
+data sets whose answers are compared as texts are taken (33 of 106). Other verifiers evaluate what a
+model wrote, in the trainer. Do not take list_functions, isomorphic_strings or ransom_note. They are
 other problems in each process, so no run of theirs goes on. An answer that contains the right one
 earns a part of 1.
 """

@@ -1,4 +1,4 @@
-"""A judge: a language model behind a server with OpenAI's API reads what the team wrote.
+"""A judge. A language model behind a server with OpenAI's API reads what the team wrote.
 
     export JUDGE_URL=http://localhost:8000/v1 JUDGE_MODEL=NAME
     python train.py --reward examples/judge.py:pairwise
@@ -12,7 +12,7 @@ before is not asked again (examples/endpoint.py).
 
 A rank says which response is better, not how good it is. So the mean of `pairwise` stays near one
 half while a team learns, in training and on held-out problems, and a greedy response alone gets one
-half. To see progress, evaluate with a reward that is not a rank: `eval.py --reward
+half. To see progress, evaluate with a reward that is not a rank, such as `eval.py --reward
 examples/judge.py:rubric`, or the task's own.
 """
 

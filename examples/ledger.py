@@ -1,19 +1,20 @@
-"""A split ledger: each of two readers has half of the lines, so a message has to carry the rest.
+"""A split ledger. Each of two readers has half of the lines, so a message has to carry the rest.
 
     python train.py --task examples/ledger.py:Ledger --branching chain --model MODEL
     python train.py --task examples/ledger.py:Full --num-agents 1 --model MODEL
 
-The lines say "Ana paid 137 to Bo.", and the question is which amounts Ana paid: two or three, each
-in either half. At the first turn reader 1 sees its half and the question, and writes a message, cut
-after LIMIT characters. At the second turn reader 0 sees its own half and the message, and answers.
+The lines say "Ana paid 137 to Bo.". The question is which amounts Ana paid. They are two or three,
+each in either half. At the first turn reader 1 sees its half and the question, and writes a
+message, cut after LIMIT characters. At the second turn reader 0 sees its own half and the message,
+and answers.
 
-    Ledger   two readers, each with half of the lines
-    Deaf     the same, but the message is hidden from reader 0
-    Half     one agent that answers from reader 0's half
-    Full     one agent that answers from all lines
+    `Ledger`  Two readers, each with half of the lines.
+    `Deaf`   The same, but the message is hidden from reader 0.
+    `Half`   One agent that answers from reader 0's half.
+    `Full`   One agent that answers from all lines.
 
 An answer earns the F1 of its numbers. Each character of a right answer and of its message costs. A
-wrong answer costs nothing: where none of a group is right, a cost would teach short texts. Agents
+wrong answer costs nothing. If none of a group is right, a cost would teach short texts. Agents
 see one example in their chat. The splits have ledgers of their own, any number of lines too.
 """
 

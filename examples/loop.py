@@ -4,12 +4,10 @@ Two agents learn to divide Python problems. A step samples, scores every pair of
 computes advantages, takes one step on the loss and prints. The weights are exactly those of
 `python train.py --eval-limit none`, which a test compares.
 
-It leaves out what train.py and magrpo.py add:
-
-- several turns, as trees or chains, with feedback
-- checkpoints, the held-out evaluation, all metrics but the mean reward
-- other advantages, losses and joint responses; more agents, unlike models, one agent alone
-- several processes, a batch that exceeds the memory, a sampling server
+It leaves out what train.py and magrpo.py add. There is one turn, without feedback. There are two
+agents of one model, one advantage, one loss and one kind of joint responses. It has no checkpoints,
+no held-out evaluation, and no metric but the mean reward. It runs in one process, samples without a
+server, and its batch has to fit into the memory.
 """
 
 import torch

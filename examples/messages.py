@@ -1,4 +1,4 @@
-"""A learned message: one friend knows the floor of a party, the other knows the room.
+"""A learned message. One friend knows the floor of a party, the other knows the room.
 
     python train.py @recipes/messages.args
     python train.py @recipes/messages.args --task examples/messages.py:Told

@@ -1,4 +1,4 @@
-"""Rewards of one's own on the code tasks: each agent is paid for itself, not only for the team.
+"""Rewards of one's own on the code tasks. Each agent is paid for itself, not only for the team.
 
     python train.py --reward examples/own_pay.py:alone --run alone
     python train.py --reward examples/own_pay.py:difference --joint aligned --run difference

@@ -1,9 +1,9 @@
-"""Draw the pictures of docs/ that need no run: group.png, build.png and coder.png.
+"""Draw the pictures of docs/ that need no run.
 
-    python -m examples.pictures     # seconds; writes into docs/
+    python -m examples.pictures     # seconds
 
-group.png and build.png are figures that teaching.ipynb has stored. coder.png shows the table of
-`coder` in docs/results/real.md. CONTRIBUTING.md names what makes the other pictures.
+`group.png` and `build.png` are figures that teaching.ipynb has stored. `coder.png` shows the table
+of `coder` in docs/results/real.md. CONTRIBUTING.md names what makes the other pictures.
 """
 
 import base64

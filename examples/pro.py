@@ -155,10 +155,10 @@ TEXT_IS_CODE = 0.05  # the responses are code as a whole
 
 
 def code_pass(item: dict, responses: list[str]) -> Scores:
-    """Return 1 + c / 2 for a program that passes all tests, plus at most 0.1 for form and text.
+    """Return `1 + c / 2` for a program that passes all tests, plus at most 0.1 for form and text.
 
-    c is 1 if the team fails without the part of each agent, as in `code`. So a wrong program, which
-    earns 0.1 at most, never earns more than a right one.
+    `c` is 1 if the team fails without the part of each agent, as in `code`. So a wrong program,
+    which earns 0.1 at most, never earns more than a right one.
     """
     team = team_parts(item, responses)
     levels = levels_of(item, team, lambda part: part.returns)

@@ -3,9 +3,9 @@
     python train.py @recipes/tldr.args --reward examples/released.py:tldr_released
 
 The released code differs from the paper. arxiv's full lengths are ratios of 1.3 to 1.6, and 1.0 to
-1.3 in the paper. The vocabulary is of all words, and not of content words. Tau is 0.4 + 0.05 (k -
-1), and not 0.6 or 0.4 ln(k + 1). tldr's k looks at the second response alone, and not at both. A
-phrase is its letters, so "so" is in "person".
+1.3 in the paper. The vocabulary is of all words, and not of content words. Tau is
+`0.4 + 0.05 (k - 1)`, and not `0.6` or `0.4 ln(k + 1)`. The k of tldr looks at the second response
+alone, and not at both. A phrase is its letters, so "so" is in "person".
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Friends without telephones meet in a town: a joint answer that can be checked.
+"""Friends without telephones meet in a town. Their joint answer can be checked.
 
     python train.py --task examples/rendezvous.py:Rendezvous --max-steps 60 --run rendezvous
     python train.py --task examples/rendezvous.py:Rendezvous --num-agents 4 --max-steps 60

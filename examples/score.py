@@ -1,8 +1,8 @@
-"""Score the joint responses of a file with any reward, wherever they come from.
+"""Score the joint responses of a file with any reward.
 
     python examples/score.py FILE [--reward NAME] [--task NAME] [--model NAME]
 
-A line of the file is {"item": {...}, "responses": ["...", ...]}. It prints each line with its
+A line of the file is `{"item": {...}, "responses": ["...", ...]}`. It prints each line with its
 reward and the reward's parts. A reward that asks a language model asks --model.
 """
 

@@ -1,4 +1,4 @@
-"""Two agents and a tool: one lets Python compute, the other reads what came out and answers.
+"""Two agents and a tool. One lets Python compute, the other reads what came out and answers.
 
     python train.py @recipes/tools.args --model MODEL
     python train.py @recipes/tools.args --model MODEL --num-agents 1

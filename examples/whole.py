@@ -1,4 +1,4 @@
-"""Make a whole model, which --model takes, of an adapter's folder or of a .gguf file.
+"""Make a whole model of an adapter's folder or of a .gguf file, for --model.
 
     python examples/whole.py SOURCE FOLDER
 

@@ -1,12 +1,12 @@
-"""Workflows: agents that see what others wrote. An episode is a generator, see `Task.play`.
+"""Workflows are episodes in which agents see what others wrote. They are generators (`Task.play`).
 
     python train.py --task examples/workflows.py:Sequential --branching chain
     python train.py --task examples/workflows.py:Debate
     python train.py --task examples/workflows.py:Router --num-agents 3
 
-    Sequential   agent k answers at turn k, below what those before it wrote
-    Debate       all answer, read all answers, and answer again
-    Router       agent 0 says whether agent 1 or agent 2 answers
+    `Sequential`  Agent k answers at turn k, below what those before it wrote.
+    `Debate`      All answer, read all answers, and answer again.
+    `Router`      Agent 0 says whether agent 1 or agent 2 answers.
 
 They train on the same path as a decentralised team, which they are compared with. The problems are
 coop's. The embedded model was not taught to read a partner's text. It learns to read a pipeline's

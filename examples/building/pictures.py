@@ -1,9 +1,10 @@
-"""Draw what a team of task Build built: the target, the first evaluation and the last.
+"""Draw what a team of task Build built.
 
     python -m examples.building.pictures runs/build-1
 
-reads the run's summary.json, the greedy joint response to the first test problem, and writes
-build.png beside it. A cell shows its colour, the agent that built it, and a cross if it is wrong.
+It reads the run's summary.json, the greedy joint response to the first test problem, and writes
+build.png beside it. That shows the target, the first evaluation and the last. A cell shows its
+colour, the agent that built it, and a cross if it is wrong.
 """
 
 import sys

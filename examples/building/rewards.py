@@ -5,28 +5,28 @@ correct cells over the cells that the target or a block has. So a wrong block co
 team. The reward is V, capped by the least useful agent. The cap is the part of V that is lost
 without that agent, divided by the share of the target that its partners cannot build.
 
-    reward = min( V(team), min_i (V(team) - V(team without i)) / least )
+    reward = min(V(team), min_i (V(team) - V(team without i)) / least)
 
-"Without i" means that i writes nothing: the difference reward of Wolpert and Tumer (2002). At the
-first turn, a team with a silent agent, or with two that write the same list, earns 0. A team that
-divides the work in any way earns V. (Where material has no limit, two agents may divide it up to 3
-to 1.) A cell of the target is correct if it holds the target's block. In strbuild that is any block
-that no neighbour has.
+"Without i" means that i writes nothing. This is the difference reward of Wolpert and Tumer (2002).
+At the first turn, a team with a silent agent, or with two that write the same list, earns 0. A team
+that divides the work in any way earns V. (Where material has no limit, two agents may divide it up
+to 3 to 1.) A cell of the target is correct if it holds the target's block. In strbuild that is any
+block that no neighbour has.
 
-housebuild's spiders cost a tenth of the reward, or less if they do little damage, unless an agent
+Spiders of housebuild cost a tenth of the reward, or less if they do little damage, unless an agent
 writes /kill. A needless /kill costs a tenth, too: without spiders, or if the partner writes it.
 
-The authors' rewards (OpenMLRL/LLM_Collab_Minecraft):
+The authors' rewards follow (OpenMLRL/LLM_Collab_Minecraft). `strbuild_paper` is -3 to 2:
 
-    strbuild_paper, -3 to 2
-    coverage   2.0    share of the target's cells that hold any block of any agent
-    extra     -1.5    share of the other cells that hold one
-    adjacency -1.0    share of the pairs of blocks side by side that are equal
-    missing   -0.25   for each agent that has a block which stands nowhere
+    `coverage`    2.0    Share of the target's cells that hold any block of any agent.
+    `extra`       -1.5    Share of the other cells that hold one.
+    `adjacency`   -1.0    Share of the pairs of blocks side by side that are equal.
+    `missing`     -0.25   For each agent that has a block which stands nowhere.
 
-    housebuild_paper, at most 1
-    match      1.0    share of all cells, air included, that hold what the target does
-    spiders   -0.1    the spiders' damage over the player's hit points, at most 1. It is 0 if an
+`housebuild_paper` is at most 1:
+
+    `match`       1.0    Share of all cells, air included, that hold what the target does.
+    `spiders`     -0.1    The spiders' damage over the player's hit points, at most 1. It is 0 if an
                       agent wrote /kill, and for one agent. (The paper's weight is 0.2.)
 
 The authors train with these values less 2 and less 1, which changes no advantage.

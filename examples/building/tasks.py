@@ -1,4 +1,4 @@
-"""The building tasks: Build for the embedded team, and the authors' StrBuild and HouseBuild.
+"""The building tasks. Build is for the embedded team.
 
     python train.py --task examples.building.tasks.Build
     python train.py @recipes/strbuild.args

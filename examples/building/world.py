@@ -1,19 +1,19 @@
-"""The world of the building tasks: a dict of cells, and the commands that fill it.
+"""The world of the building tasks, a dict of cells, and the commands that fill it.
 
-    /setblock x y z block            one cell
-    /fill x1 y1 z1 x2 y2 z2 block    a box of cells between two corners, given in any order
-    /kill ...                        the spiders
+    `/setblock x y z block`           One cell.
+    `/fill x1 y1 z1 x2 y2 z2 block`   A box of cells between two corners, given in any order.
+    `/kill ...`                       The spiders.
 
 A world may have any number of coordinates. A flat one has two: /fill x1 y1 x2 y2 block.
-Responses are read as StrBuild and HouseBuild do it (OpenMLRL/LLM_Collab_Minecraft, MIT licence):
+Responses are read as StrBuild and HouseBuild do it (OpenMLRL/LLM_Collab_Minecraft, MIT licence).
 
-- If a text has two ``` or more, only the part between the first two is read.
-- Each line may be a command. A list mark before it is dropped. Its slash is optional.
-- A line is ignored at no cost if it is not a command or has a word too many (a mode such as keep).
-- It is ignored if a coordinate is not a plain integer (~, ^) or lies outside the world.
-- It is ignored if the block is not the agent's, or if the agent's material does not suffice.
-- Lines after the agent's last allowed command are ignored.
-- The first agent's commands are applied first. A later command overwrites an earlier one.
+1. If a text has two ``` or more, only the part between the first two is read.
+2. Each line may be a command. A list mark before it is dropped. Its slash is optional.
+3. A line is ignored at no cost if it is not a command or has a word too many (a mode such as keep).
+   It is ignored if a coordinate is not a plain integer (~, ^) or lies outside the world. It is
+   ignored if the block is not the agent's, or if the agent's material does not suffice.
+4. Lines after the agent's last allowed command are ignored.
+5. The first agent's commands are applied first. A later command overwrites an earlier one.
 
 Reading takes time linear in the length of a response. A fill is never larger than the world.
 """

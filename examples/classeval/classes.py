@@ -19,13 +19,10 @@ from programs.items import check_texts
 def class_item(row):
     """Return a row of ClassEval's fields as an item. Raise ValueError if a field is wrong.
 
-    entry_point  the name of the class
-    setup        its imports
-    tests        a program for each test method
-    base         the class, in which the methods asked for are empty
-    methods      the methods asked for -> their decorators
-    given        the other methods
-    solution     the text of the methods asked for
+    `entry_point` is the name of the class, and `setup` its imports. `tests` has a program for each
+    test method. `base` is the class, in which the methods asked for are empty. `methods` has the
+    methods asked for with their decorators, and `given` the other methods. `solution` is the text
+    of the methods asked for.
     """
     check_texts(row, "task_id class_name skeleton solution_code test")
     try:
@@ -182,9 +179,9 @@ def writers(item, agents):
 def scheme(item, responses):
     """Return how the team divided the methods.
 
-    overlap      several agents wrote the same method
-    halves       each agent wrote a run of neighbouring methods
-    alternation  neighbours are by different agents
+    `overlap`      Several agents wrote the same method.
+    `halves`       Each agent wrote a run of neighbouring methods.
+    `alternation`  Neighbours are by different agents.
     """
     authors = writers(item, [written(item, text) for text in responses])
     if not authors:

@@ -1,4 +1,4 @@
-"""ClassEval (Du et al. 2023, arXiv 2308.01861): a class that several agents write together.
+"""ClassEval (Du et al. 2023, arXiv 2308.01861), a class that several agents write together.
 
 python train.py --task examples/classeval/classeval.py:ClassEval --data FILE --model MODEL
 """
@@ -25,22 +25,18 @@ METRICS = ("metric/pass", "metric/tests", "metric/coop", "metric/coverage", "met
 def classeval(item, responses):
     """Score a class of several agents, 0 to 4.
 
-    | structure   | 1.0 x share of the agents of whom a method of the skeleton is in the class |
-    | syntax      | 0.5 x share of the responses' text that the class is made of               |
-    | tests       | 1.0 x p, the share of tests that pass, where the empty skeleton is at 0    |
-    | cooperation | 1.5 c if p = 1, else (1 - p) c                                             |
+    `structure`    1.0  Share of the agents of whom a method of the skeleton is in the class.
+    `syntax`       0.5  Share of the responses' text that the class is made of.
+    `tests`        1.0  The share p of tests that pass, where the empty skeleton is at 0.
+    `cooperation`  1.5  `1.5 c` if p = 1, else `(1 - p) c`.
 
-    c is the smallest contribution of an agent, (p - q) / (1 - q) as in `code`. Here q is the p of
+    Here c is the smallest contribution of an agent, `(p - q) / (1 - q)` as in `code`. q is the p of
     the class without the agent's methods. A partner's version of a method takes its place. So a
     method that no test needs adds nothing. Neither does a method that a partner wrote as well.
 
-    Logged and not paid:
-
-    | metric/pass     | p = 1                                                       |
-    | metric/tests    | p                                                           |
-    | metric/coop     | p = 1 and every agent is needed                             |
-    | metric/coverage | share of the methods that somebody wrote                    |
-    | metric/overlap  | share of these methods that several agents wrote            |
+    These are logged and not paid. `metric/tests` is p, and `metric/pass` says whether p = 1.
+    `metric/coop` says whether every agent is needed then. `metric/coverage` is the share of the
+    methods that somebody wrote, and `metric/overlap` the share of these that several agents wrote.
     """
     agents = [classes.written(item, text) for text in responses]
     scores = dict.fromkeys([*COMPONENTS, *METRICS], 0.0)

@@ -2,8 +2,8 @@
 
     python train.py --task examples/credit/early.py:Early --branching chain
 
-The program is handed in once the main function calls its helper. Otherwise the team gets a second
-try, and the first one earns 0. It is paid once, by the reward of coop.
+The program is handed in once main calls its helper. Otherwise the team gets a second try, and the
+first one earns 0. It is paid once, by the reward of coop.
 """
 
 from rewards import code

@@ -1,35 +1,35 @@
-"""Compare estimators of credit exactly: every outcome of every sample of small games is listed.
+"""Compare estimators of credit exactly. Every outcome of every sample of small games is listed.
 
     python -m examples.credit.exact [--out exact.png]      # a table and a picture, in a minute
 
-Each agent samples G responses, and an estimator turns their rewards into a gradient by the agents'
-logits. The columns, averaged over random policies:
+Each agent samples G responses. An estimator turns their rewards into a gradient by the agents'
+logits. The columns are averaged over random policies.
 
-    cosine   of its expected gradient with the true gradient g: 1 without bias
-    length   of its expected gradient over that of g. A learning rate makes up for it.
-    trace    of its covariance
-    samples  responses that it samples
-    scores   joint responses that it scores
-    noise    trace over the expected gradient's square, times samples, and times scores: what is
-             left after as many samples, or as many scores
-    best     share of random starts from which its expected gradient leads to the best reward, 1
+    `cosine`   Of its expected gradient with the true gradient g. It is 1 without bias.
+    `length`   Of its expected gradient over that of g. A learning rate makes up for it.
+    `trace`    Of its covariance.
+    `samples`  Responses that it samples.
+    `scores`   Joint responses that it scores.
+    `noise`    Trace over the expected gradient's square, times samples. It is left after as many
+               samples. `by score` is the same times scores.
+    `best`     Share of random starts from which its expected gradient leads to the best reward, 1.
 
-An estimator is a choice of three things: the joint responses that are scored (`arrangement`), what
+An estimator is a choice of three things, the joint responses that are scored (`arrangement`), what
 they pay each agent (games.py), and the baseline (`advantages`).
 
-    aligned, K, cross     each response is in 1, K or all joint responses
-    leave-one-out         the baseline is the mean of the others
-    deviation, MaxRL      divided by the group's deviation (GRPO), or by its mean (2602.02710)
-    optimism              a response's best joint response counts, not the mean of them
-    difference            pays r(a) - r(a without i)
-    counterfactual        the same, divided by the deviation (CCPO, 2603.21563)
-    Shapley               pays the mean of r(S + i) - r(S) over coalitions S (SHARP, 2602.08335)
-    own pay, pooled       pays r(a) + r(i alone). pooled: one mean and deviation for all agents
-    critic                the baseline is the exact value
-    tree, chain           each first response opens a second turn with G samples, or with one
-    lines left            a chain whose baseline leaves out lines that have ended, not 0 for them
-    turn index            each turn's reward is centred over the lines that reached that turn
-    central, decentral    the critic knows all agents' histories, or an agent's own
+    `aligned, K, cross`   Each response is in 1, K or all joint responses.
+    `leave-one-out`       The baseline is the mean of the others.
+    `deviation, MaxRL`    Divided by the group's deviation (GRPO), or by its mean (2602.02710).
+    `optimism`            A response's best joint response counts, not the mean of them.
+    `difference`          Pays `r(a) - r(a without i)`.
+    `counterfactual`      The same, divided by the deviation (CCPO, 2603.21563).
+    `Shapley`             Pays the mean of `r(S + i) - r(S)` over coalitions S (SHARP, 2602.08335).
+    `own pay, pooled`     Pays `r(a) + r(i alone)`. `pooled` has one mean and deviation for all.
+    `critic`              The baseline is the exact value.
+    `tree, chain`         Each first response opens a second turn with G samples, or with one.
+    `lines left`          A chain whose baseline leaves out lines that have ended, not 0 for them.
+    `turn index`          Each turn's reward is centred over the lines that reached that turn.
+    `central, decentral`  The critic knows all agents' histories, or an agent's own.
 """
 
 import argparse

@@ -18,10 +18,10 @@ F64 = torch.float64
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """A game. A context is what an agent knows: nothing at first, then its own first action.
+    """A game. A context is what an agent knows, nothing at first, then its own first action.
 
-    table: rewards by joint action, (actions + 1,) * agents, blanks included.
-    second: rewards of a second turn, which is played where the first one earned nothing.
+    `table` has the rewards by joint action, (actions + 1,) * agents, blanks included. `second` has
+    the rewards of a second turn, which is played where the first one earned nothing.
     """
 
     name: str

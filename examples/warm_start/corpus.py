@@ -25,7 +25,7 @@ OF_THREE = {  # agents: two helpers and a main function
 }
 # (agents, turn) of an example -> its share
 KINDS = {(2, 1): 0.70, (1, 1): 0.13, (2, 2): 0.12, (3, 1): 0.05}
-MALFORMED = 0.28  # share of functions with a fault of form: name, return, syntax, no code
+MALFORMED = 0.28  # share of functions with a fault of form (name, return, syntax, no code)
 MISTAKEN = 0.06  # share of functions with one part of the problem replaced by another's
 LOOPS = 0.15  # share of list helpers written as a loop, not as a comprehension
 

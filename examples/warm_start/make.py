@@ -1,4 +1,4 @@
-"""Make the embedded team: corpus, tokenizer and supervised warm start of a small Llama.
+"""Make the embedded team. It has a corpus, a tokenizer and the warm start of a small Llama.
 
     python -m examples.warm_start.make               # tiny/: a few minutes on 2 idle cores
     python -m examples.warm_start.make --task half   # tiny/half/: two layers instead of four
@@ -10,21 +10,22 @@ The weights are the same each time, for a given version of torch. It takes one t
 The corpora (corpus.py, builders.py, divisions.py) have problems of train only, for teams of several
 sizes, and some second turns. Every response is drawn without regard to a partner's.
 
-These things are designed:
+These things are designed.
 
-- A helper and a main function each follow one of a few conventions. They say what the helper does:
-  decide which elements to keep (predicate), change one element (transform), keep (filter), keep and
-  change (map), or all of it (whole). A main function may also ignore the helper.
-- The shares differ between the two roles, so that the most likely conventions do not fit. The team
-  starts low in sampled and in greedy decoding.
-- A builder copies the target's rectangles in some order, each as often as its reverse.
-- Some responses have a fault of form, always in one place. Some programs have a fault of content: a
-  part of the problem is replaced by another's.
-- A second turn repeats what passed all tests and writes anew what did not.
+1. A helper and a main function each follow one of a few conventions. It says what the helper does.
+   A helper decides which elements to keep (predicate), changes one element (transform), keeps
+   (filter), keeps and changes (map), or does all of it (whole). A main function may also ignore the
+   helper.
+2. The shares differ between the two roles, so that the most likely conventions do not fit. The team
+   starts low in sampled and in greedy decoding.
+3. A builder copies the target's rectangles in some order, each as often as its reverse.
+4. Some responses have a fault of form, always in one place. Some programs have a fault of content,
+   where a part of the problem is replaced by another's.
+5. A second turn repeats what passed all tests and writes anew what did not.
 
 So the model has seen every convention, every order and every kind of fault. MAGRPO selects what the
 agents agree on, and sharpens form and content. It does not invent code. Two things are not
-designed: which convention a team ends with, and how well the model reads a problem.
+designed. One is the convention that a team ends with, the other how well the model reads a problem.
 """
 
 import argparse

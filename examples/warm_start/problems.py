@@ -1,9 +1,10 @@
-"""Make coop's problems: short Python functions that helpers and a main function can divide.
+"""Make coop's problems, short Python functions that helpers and a main function can divide.
 
-    python -m examples.warm_start.problems    # tiny/coop-2.jsonl.gz, -3 and -4, by number of agents
+    python -m examples.warm_start.problems    # tiny/coop-2.jsonl.gz, -3, -4
 
-A problem is predicate x transform x reducer, over a list of integers or of words. In the tables,
-{k} and {m} are small integers, {c} is a letter.
+There is a file for each number of agents. A problem has a predicate, a transform and a reducer. It
+is over a list of integers or of words. In the tables, {k} and {m} are small integers, {c} is a
+letter.
 """
 
 import functools
