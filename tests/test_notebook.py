@@ -1,14 +1,35 @@
-"""teaching.ipynb runs from top to bottom: python -m pytest tests/test_notebook.py"""
+"""teaching.ipynb, its exercises and their answers: python -m pytest tests/test_notebook.py"""
 
 import copy
+import json
 import re
+import shlex
 
 import nbclient
 import nbformat
+import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ROOT, read_json
+
+import train
 
 STORED = nbformat.read(ROOT / "teaching.ipynb", as_version=4)
+_, ANSWERS = (ROOT / "docs/teaching.md").read_text("utf-8").split("The exercises:\n")
+
+
+def numbered(text, pattern):
+    """Return the parts of a text that begin with a number, by number."""
+    _, *parts = re.split(pattern, text, flags=re.MULTILINE)
+    return dict(zip(map(int, parts[::2]), parts[1::2], strict=True))
+
+
+EXERCISES = numbered(STORED.cells[-1].source, r"^\*\*(\d)\. ")
+SOLUTIONS = numbered(ANSWERS, r"^(\d)\. ")
+
+
+def blocks(number, kind):
+    """Return an exercise's blocks: cells (python), or commands ("")."""
+    return re.findall(rf"```{kind}\n(.*?)```", EXERCISES[number], re.DOTALL)
 
 
 def printed(cells):
@@ -19,9 +40,35 @@ def printed(cells):
     return "".join(output.get("text", "") for output in outputs)
 
 
+def numbers(text):
+    return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
+
+
+def check_exercises(results):
+    """Compare what the cells of exercises 1 to 5 print with the figures of their solutions."""
+    assert numbers(results[1]) == [1, 8, 4, 32, 64, 512]
+    shifted = [-0.875, -0.875, 0.125, 1.625]
+    plain = [1.5, 1.5, 2.5, 4.0, 101.5, 101.5, 102.5, 104.0]
+    assert numbers(results[2]) == [*shifted, *shifted, *plain]
+    near = [*[0.125] * 3, -0.375, *[0.577] * 3, -1.732]
+    apart = [1.25, 1.25, -1.25, -1.25, 1, 1, -1, -1]
+    assert numbers(results[3]) == pytest.approx([*near, *apart], abs=1e-3)
+    _, faulty, _, right = numbers(results[4])
+    assert right < 1e-5 < 1e-3 < faulty
+    assert numbers(results[5])[-1] == pytest.approx(3.97, abs=0.005)
+    figures = {1: "8, 32 and 512", 3: ".58 and from -.375 to -1.73", 4: "1e-7", 5: "3.97"}
+    for number, figure in figures.items():
+        assert figure in SOLUTIONS[number]
+
+
 @pytest.mark.parametrize("fast", ["1", pytest.param("0", marks=pytest.mark.slow)])
 def test_every_cell_runs_and_its_claims_hold(fast, monkeypatch):
     notebook = copy.deepcopy(STORED)
+    exercises = {}
+    for number in range(1, 6):
+        [cell] = blocks(number, "python")
+        exercises[number] = nbformat.v4.new_code_cell(cell)
+    notebook.cells += exercises.values()
     monkeypatch.setenv("MAGRPO_FAST", fast)
     place = {"metadata": {"path": str(ROOT)}}
     nbclient.NotebookClient(notebook, timeout=600, resources=place).execute()
@@ -29,4 +76,40 @@ def test_every_cell_runs_and_its_claims_hold(fast, monkeypatch):
     assert "largest difference" in text
     assert len(re.findall(r"^(?:row|column) \d, advantage", text, re.MULTILINE)) == 12
     # What differs from the stored outputs was changed by the code: store them anew.
-    assert printed(notebook.cells[4:9]) == printed(STORED.cells[4:9])
+    assert printed(notebook.cells[4:11]) == printed(STORED.cells[4:11])
+    check_exercises({number: printed([cell]) for number, cell in exercises.items()})
+
+
+def test_an_agent_that_was_freed_is_compared_with_the_stored_run():
+    """Exercise 6 gives the figures of the cell that it names."""
+    [figures] = re.findall(r"seed 1, last .*return 0(.*), unused 0(.*)", printed(STORED.cells))
+    for figure in figures:
+        assert figure in SOLUTIONS[6]
+
+
+@pytest.mark.slow
+def test_a_team_of_which_one_was_frozen_learns_to_cooperate(tmp_path, monkeypatch, capsys):
+    """Exercise 6. A run depends on how the processor rounds, so its figures may differ by .15."""
+    monkeypatch.chdir(tmp_path)
+    [commands] = blocks(6, "")
+    for command in commands.splitlines():
+        train.main(shlex.split(command)[2:])
+    capsys.readouterr()
+    [cell] = blocks(6, "python")
+    exec(cell, {"json": json, "np": np})
+    for figure in numbers(capsys.readouterr().out):
+        claims = [float(claim) for claim in re.findall(r"\.\d\d\b", SOLUTIONS[6])]
+        assert min(abs(figure - claim) for claim in claims) < 0.15
+
+
+@pytest.mark.slow
+def test_agents_who_are_paid_for_themselves_do_not_need_each_other(tmp_path, monkeypatch):
+    """Exercise 7."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    [command] = blocks(7, "")
+    train.main(shlex.split(command)[2:])
+    after = read_json(tmp_path / "runs/alone/summary.json")["after"]
+    [passed] = re.findall(r"\.\d\d\d\b", SOLUTIONS[7])
+    assert after["metric/pass"] == pytest.approx(float(passed), abs=0.06)
+    assert after["metric/coop"] < 0.03
