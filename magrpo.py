@@ -2,21 +2,21 @@
 
 The team is a Dec-POMDP whose state is the item. At turn t agent i sees its own history h_i: its
 prompts, its responses and the feedback, never a partner's text. It answers with one whole response
-a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every problem:
+a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. These are the steps:
 
-    1. each agent samples G responses to its own prompt, without seeing its partners
-    2. joint response g is (a_1^g, ..., a_n^g)
-    3. r^g = reward(item, joint response g): one number for the whole team
-    4. R_i^g = r^g + gamma * mean R_i of the next turn, which joint response g opened
-    5. A_i^g = R_i^g - mean_g' R_i^g'                                                (Eq. 1)
-    6. L_i = -(1/G) sum_g A_i^g sum_k log pi_i(a_i,k^g | h_i, a_i,<k^g), k: tokens   (Eq. 2)
-    7. every agent takes one step on its own L_i, its gradient clipped on its own
+    1. Each agent samples G responses to its own prompt, without seeing its partners.
+    2. Joint response g is (a_1^g, ..., a_n^g).
+    3. r^g = reward(item, joint response g). It is one number for the whole team.
+    4. R_i^g = r^g + gamma * mean R_i of the next turn, which joint response g opened.
+    5. A_i^g = R_i^g - mean_g' R_i^g'.                                               (Eq. 1)
+    6. L_i = -(1/G) sum_g A_i^g sum_k log pi_i(a_i,k^g | h_i, a_i,<k^g), by token k. (Eq. 2)
+    7. Every agent takes one step on its own L_i, its gradient clipped on its own.
 
 The paper writes Eq. 2 as the gradient of -L_i. This is --joint aligned, the paper's, in which all
 agents have the same R and A. The default for two agents is --joint cross, which scores every
 combination of the agents' responses. --joint K scores K combinations for each response. Then r_i^g
-is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
-authors' library adds their rewards up, so its gradient grows with G.) In the first half of the
+is the mean over the combinations that contain a_i^g, and each agent has its own R and A. The
+authors' library adds their rewards up, so its gradient grows with G. In the first half of the
 steps --optimism moves r_i^g from that mean towards the maximum. Then nobody unlearns a response
 that only needs a better partner. --optimism 0 keeps the mean. An agent also has its own R
 and A where a reward pays single agents. Temperature, top-k and top-p are part of pi_i.
@@ -24,13 +24,9 @@ and A where a reward pays single agents. Temperature, top-k and top-p are part o
 One optimizer step learns from all turns of all problems of a batch. So in the code the factor 1/G
 of L_i is 1 / (problems x the agent's responses to a problem at that turn), see `rows`.
 
-The algorithm leaves out:
-
-- a critic
-- the division by the group's standard deviation, which biases the gradient (--advantage std)
-- an entropy bonus
-- a KL term, unless --kl-coef asks for one
-- an importance ratio and its clipping, unless another program has sampled (--engine)
+The algorithm leaves out a critic and an entropy bonus. It does not divide by the group's standard
+deviation, which biases the gradient (--advantage std). It has a KL term if --kl-coef asks for one.
+It has an importance ratio and its clipping if another program has sampled (--engine).
 
 Read it in this order: the equations (pure functions), the rollout (steps 1 to 4), the
 LightningModule (steps 5 to 7). The team is in policies/. policies/fast/ gives the same results in
@@ -93,10 +89,10 @@ def arrangement(agents: int, samples: int, count: float) -> Tensor:
     """Return the joint responses to score, as sample numbers: (J, n), each sample in `count`.
 
     They come in `count` rounds of G. Round k shifts agent i's samples by i k, so that they meet
-    other partners than in the rounds before. With three agents, G 3 and count 2:
+    other partners than in the rounds before. With three agents, G 3 and count 2 these are
 
-        round 0, shifts 0 0 0:  000 111 222  (aligned)
-        round 1, shifts 0 1 2:  012 120 201
+        round 0, shifts 0 0 0   000 111 222  (aligned)
+        round 1, shifts 0 1 2   012 120 201.
 
     With G 8 no two samples of three agents meet twice in 4 rounds. In 4 rounds of random order, one
     meeting in seven is a repetition. The largest count, G^(n-1), is cross.
@@ -168,10 +164,10 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
 
 
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
-    """Return Eq. 2 over rows of responses: -sum_rows coef sum_tokens log pi.
+    """Return Eq. 2 over rows of responses, `-sum_rows coef sum_tokens log pi`.
 
-    logps and mask are (R, T). coef (R,) is the advantage times the row's share of the batch. The
-    losses of micro-batches add up.
+    `logps` and `mask` are (R, T). `coef` (R,) is the advantage times the row's share of the batch.
+    The losses of micro-batches add up.
     """
     return -(coef * (logps * mask).sum(-1)).sum()
 

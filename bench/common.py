@@ -117,7 +117,7 @@ reward.maximum = 1.0
 class Contender:
     """A trainer in a thread of its own that runs one training step whenever it is asked.
 
-    drive(gate) runs the training loop and calls gate() as each step begins. So every trainer runs
+    `drive(gate)` runs the training loop and calls gate() as each step begins. So every trainer runs
     as its users run it, and yet the trainers take turns. Only one thread is ever awake.
     """
 

@@ -1,4 +1,4 @@
-"""Tokens per second of sampling: transformers' generate, this project's decode, and a server.
+"""Tokens per second of transformers' generate, this project's decode, and a server.
 
     python -m bench.engine --model DIR --url http://127.0.0.1:8000 [--bits 16]
 

@@ -4,9 +4,9 @@ import time
 
 import torch
 
-FORWARD = 2  # FLOPs per parameter and token: one multiplication and one addition
+FORWARD = 2  # FLOPs per parameter and token, one multiplication and one addition
 DTYPES = {32: torch.float32, 16: torch.bfloat16}  # by bits
-UPDATE = {"adapters": 4, "full": 6}  # by what is trained: forward and backward
+UPDATE = {"adapters": 4, "full": 6}  # by what is trained, forward and backward
 
 
 def count_tokens(prompt: int, group: int, response: int, turns: int) -> tuple[int, int]:

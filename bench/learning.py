@@ -1,24 +1,24 @@
 """Compare how much this project's trainer learns with comlrl's and TRL's, on `coop`.
 
-bench/.venv/bin/python -m bench.learning [--only magrpo-aligned ours-aligned] [--report]
+    bench/.venv/bin/python -m bench.learning [--only NAME ...] [--report]
 
-All train adapters of rank 16 on every linear layer of the embedded model, with the same problems in
-the same order, the same reward, and as many samples: 60 steps of 12 problems, 8 responses of each
-agent, 96 tokens (192 of one agent), temperature 1. Each contender tries three rates on one seed.
-The best on dev problems trains with other seeds, and this project's held-out evaluation judges. A
-run has a folder in runs/learning/. The same command goes on with what is missing.
+All train adapters of rank 16 on every linear layer of the embedded model. Problems, their order,
+reward and the number of samples are the same. A run has 60 steps of 12 problems, 8 responses of
+each agent, 96 tokens (192 of one agent), and temperature 1. Each contender tries three rates on one
+seed. The best on dev problems trains with other seeds, and this project's held-out evaluation
+judges. A run has a folder in runs/learning/. The same command goes on with what is missing.
 
-A contender's name says what it is:
+A contender's name says what it is.
 
-ours-aligned, ours-default, ours-single
-magrpo-aligned, magrpo-cross   comlrl's trainer as released, advantages not divided by the deviation
-    -std     divided, which is its default
-    -end     the last token of a group's longest response is trained, too
-    -pad     what follows a response's end is not trained. Alone it leaves no end that is.
-    -clip    the norm of an agent's gradient is cut at 1
-    -adam    AdamW without its weight decay
-iac, maac                      comlrl's actor-critic trainers: a critic each, and one for all
-trl-single                     GRPOTrainer, one agent
+    `ours-aligned`, `ours-default`, `ours-single`    This project.
+    `magrpo-aligned`, `magrpo-cross`    comlrl's trainer, advantages not divided by the deviation.
+        `-std`     Divided, which is its default.
+        `-end`     The last token of a group's longest response is trained, too.
+        `-pad`     Padding after a response's end is not trained. Alone it leaves no trained end.
+        `-clip`    The norm of an agent's gradient is cut at 1.
+        `-adam`    AdamW without its weight decay.
+    `iac`, `maac`    comlrl's actor-critic trainers, with a critic each, and with one for all.
+    `trl-single`     GRPOTrainer, one agent.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Seconds per problem of a training step: this project beside comlrl (n = 2) and TRL (n = 1).
+"""Seconds per problem of a training step, beside comlrl (n = 2) and TRL (n = 1).
 
     bench/.venv/bin/python -m bench.step [--rounds 5] [--lora-rank 16 0] [--only 256/8/512]
 

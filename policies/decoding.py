@@ -63,8 +63,8 @@ class Rows:
         ids = [torch.tensor(prompt) for prompt in prompts]
         ids = padded(ids, padding_side="left", padding_value=-1)
         ids = ids.to(base.device)
-        self.real = ids >= 0  # (R, W): False at the padding before a prompt
-        self.ids = ids.clamp(min=0)  # (R, W): all tokens that are read
+        self.real = ids >= 0  # (R, W), False at the padding before a prompt
+        self.ids = ids.clamp(min=0)  # (R, W), all tokens that are read
         self.read(self.ids)
         if samples > 1:
             self.cache.batch_repeat_interleave(samples)

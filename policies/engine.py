@@ -36,6 +36,7 @@ from policies.shared_model import SharedModel
 
 KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that wants one
 TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of three tries at most
+
 # A server is compared with its base here by 8 tokens. At temperature 2, log-probabilities of the
 # sampled distribution are nats away from raw ones.
 PROBE = Sampling(2.0, 0, 1.0, 8)

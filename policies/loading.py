@@ -20,9 +20,9 @@ from policies.model_names import DEVICE, WEIGHTS, TeamOptions, find_model, recor
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
 
-# On a Hopper GPU, PyTorch 2.11 and later take cuDNN's attention first. With a mask, and with 64
-# keys more than a multiple of 128, its gradient is NaN for a query whose scores are all below -88
-# (pytorch/pytorch#196678). On an H100, 1 to 2 steps in a hundred were skipped for it.
+# On a Hopper GPU, PyTorch 2.11 and later take cuDNN's attention first. It has a fault with a mask
+# and 64 keys more than a multiple of 128. Its gradient is NaN for a query whose scores are all
+# below -88 (pytorch/pytorch#196678). On an H100, 1 to 2 steps in a hundred were skipped for it.
 torch.backends.cuda.enable_cudnn_sdp(False)
 PROBE = Sampling(1.0, 0, 1.0, 8)  # for the tokens that compare the paths
 
@@ -146,8 +146,8 @@ def fault_of(base: SharedModel, most: float) -> str:
 def mean_gap(base: SharedModel) -> float:
     """Return the mean difference in nats between the ways to run a base.
 
-    A few tokens have log-probabilities when the base samples them, when it scores them, and when
-    it scores each text as a row of its own, by transformers' forward pass.
+    A few tokens have three log-probabilities. One is of the base when it samples them, and one when
+    it scores them. The third is of each text as a row of its own, by transformers' forward pass.
     """
     agent = base.agents[0]
     prompts = [(5, 3, 9, 4, 8, 6, 2, 7, 3, 5), (7, 2)]  # any tokens

@@ -109,12 +109,12 @@ def gaps(rows: list[Row]) -> Tensor:
 class Tree:
     """Distinct tokens of rows that begin alike, each with the token before it.
 
-    An example is the prompt "a b" with the responses "c d" and "c e f":
+    An example is the prompt "a b" with the responses "c d" and "c e f".
 
         a ── b ── c ──(d)
                   └── e ──(f)
 
-    The last token of a response predicts none, so it is not run. The tree has these tokens:
+    The last token of a response predicts none, so it is not run. The tree has these tokens.
 
         place   0  1  2  3
         token   a  b  c  e
@@ -202,11 +202,11 @@ class Layout:
     """Trees side by side, as the model runs them: padded on the right."""
 
     ids: Tensor  # (B, L)
-    predicted: Tensor  # (N,): places in the flattened ids where the responses' tokens are predicted
-    targets: Tensor  # (N,): these tokens
-    agents: list[int]  # (N,): whose they are
+    predicted: Tensor  # (N,), places in the flattened ids where the responses' tokens are predicted
+    targets: Tensor  # (N,), these tokens
+    agents: list[int]  # (N,), whose they are
     positions: Tensor | None = None  # (B, L). Both are None where the texts run alone.
-    seen: Tensor | None = None  # (B, 1, L, L): whether a token sees another
+    seen: Tensor | None = None  # (B, 1, L, L), whether a token sees another
 
 
 def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:

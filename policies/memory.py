@@ -11,8 +11,8 @@ import torch
 
 from policies.shared_model import SharedModel
 
-# Units of a pass of the update. The backward pass keeps 90 to 140 bytes of each on a CPU, and 45 to
-# 75 on a GPU in 16 bits: 1.5 to 2.3 GB, and 12 to 20.
+# Units of a pass of the update. The backward pass keeps 90 to 140 bytes of each on a CPU, which are
+# 1.5 to 2.3 GB. On a GPU in 16 bits it keeps 45 to 75 bytes, which are 12 to 20 GB.
 PASS = {"cpu": 2**24, "cuda": 2**28}
 # With gradient checkpointing it keeps less than an eighth.
 RECOMPUTED = 8

@@ -1,7 +1,7 @@
-"""One model and the agents that share it: the subject of policies/.
+"""One model and the agents that share it, the subject of policies/.
 
-codec.py makes tokens of prompts and texts of responses, decoding.py samples responses, logprobs.py
-scores them, loading.py loads and saves models and agents.
+`codec.py` makes tokens of prompts and texts of responses. `decoding.py` samples responses, and
+`logprobs.py` scores them. `loading.py` loads and saves models and agents.
 
 The sampled distribution is the scored one (sampling.py). No module is ever in training mode, so
 there is never dropout. A prompt is run once for its G responses, in decoding and in the update.
@@ -32,7 +32,7 @@ from policies.model_names import TeamOptions, located
 # Rounding moves log-probabilities between two ways to compute them. These are the least means over
 # several tokens, in nats, that a model is taken to have; loading.py measures the model's own. In 32
 # and 4 bits the largest difference of one token was 2e-6. In 16 bits a logit of 16 to 32 is itself
-# rounded by up to 0.06: models of two layers had 0.01 in training, Qwen2.5-Coder-1.5B 0.01,
+# rounded by up to 0.06. Models of two layers and Qwen2.5-Coder-1.5B had 0.01 in training,
 # SmolLM2-135M 0.035 on an H200 and 0.037 on a CPU. In 8 bits activations are rounded, too. A mask
 # or a position that is wrong had 0.03 to 1.8.
 NOISE = 3e-4  # in 32 and 4 bits

@@ -3,10 +3,9 @@
 `accelerate` is the only door. It gives a model of a known kind another way to sample and to compute
 log-probabilities (model.py). policies/ does not know this folder.
 
-- layers.py: the forward pass, written out
-- adapters.py: the adapters of several agents in one product
-- attention.py, decoding.py: a prompt's keys are held and read once for all of its rows
-- graphs.py: a GPU repeats a decoding step without waiting for the host
+`layers.py` is the forward pass, written out. `adapters.py` has the adapters of several agents in
+one product. In `attention.py` and `decoding.py` a prompt's keys are held and read once for all of
+its rows. With `graphs.py` a GPU repeats a decoding step without waiting for the host.
 """
 
 import sys

@@ -30,8 +30,8 @@ class TreeAttention:
     def __init__(self, seen: Tensor, sharing: int, dtype: torch.dtype):
         """Take seen (R, 1, T, T), g (`sharing`) and the dtype of the queries."""
         self.sharing = sharing
-        # of each block: the places (K,) of the keys that any query sees, and numbers
-        # (R, 1, g Q, K) that are added to the scores: -inf where a query does not see a key
+        # Each block has the places (K,) of the keys that any query sees. It has numbers
+        # (R, 1, g Q, K) that are added to the scores, -inf where a query does not see a key.
         self.blocks: list[tuple[Tensor, Tensor]] = []
         for rows in seen.split(BLOCK, 2):
             any_sees = rows.flatten(0, 2).any(0)  # (T,)
@@ -72,8 +72,8 @@ class Grid:
     0, row 2 continues prompt 2, and prompt 1 has no rows. So P = 2, S = 2, prompts = [0, 2]. The
     layout is
 
-        prompt 0:  row 0  row 1
-        prompt 2:  row 2  zeros
+        prompt 0   row 0  row 1
+        prompt 2   row 2  zeros.
 
     Prompts are padded to W = 3 tokens. So padding = [[0, 0, 0], [0, 0, -inf]].
     """
@@ -112,8 +112,8 @@ class Step(NamedTuple):
     """What all layers share while a token of every row is read."""
 
     grid: Grid
-    place: Tensor  # (1,): of the token in the responses
-    mask: Tensor  # (T,) for the places it may attend to, added to the scores: -inf after the token
+    place: Tensor  # (1,) of the token in the responses
+    mask: Tensor  # (T,) for the places it may attend to, added to the scores. -inf after the token
 
 
 class RowCache:
@@ -156,7 +156,7 @@ class RowCache:
     def attend(self, step: Step, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Return attention over a row's prompt and its response so far, this token included.
 
-        query (R, H, 1, D), keys and values (R, h, 1, D) -> (R, 1, H, D).
+        `query` is (R, H, 1, D), `keys` and `values` are (R, h, 1, D). The result is (R, 1, H, D).
         """
         grid = step.grid
         # 1) Store this token.
