@@ -76,7 +76,7 @@ def parser(command: str = "table") -> Parser:
     several: dict = {"nargs": "+", "action": "extend", "default": []}
     match command:
         case "table":
-            add("--limit", type=SIZE, default=100, help="number of problems; 0: all (%(default)s)")
+            add("--limit", type=SIZE, default=100, help="problems, 0 for all (%(default)s)")
             samples = top.add_mutually_exclusive_group().add_argument
             text = "number of sampled joint responses per problem (%(default)s)"
             samples("--num-samples", type=COUNT, default=15, help=text)
@@ -95,7 +95,7 @@ def parser(command: str = "table") -> Parser:
             add("runs", nargs="*", default=["runs"], help="runs, or folders of runs (%(default)s)")
         case "compare":
             add("runs", nargs="+", help="runs: the seeds of the groups to compare")
-            add("--by", help="flags that tell groups apart; commit: code", **several)
+            add("--by", help="flags that tell groups apart, or commit (their code)", **several)
             text = "measures, as eval/trained/pass@1 (before/return return greedy/return)"
             add("--metric", help=text, **several)
             add("--csv", help="file for the table", **file)

@@ -14,7 +14,7 @@ differ.
   return is then the sum plus the mean of the agents' own rewards. `maximum` limits this return.
 
 An empty dict means that this turn is not scored. A reward scores all joint responses to the same
-prompts or none: a response that earns nothing gets 0.
+prompts or none. A response that earns nothing gets 0.
 
 A reward has to be pure. Several threads call it at once, equal joint responses to a problem are
 scored once, and a resumed run calls it again. It ends the run (training/reward_runner.py) if it
@@ -22,9 +22,10 @@ raises, hangs, exceeds its maximum or returns a number that is not finite.
 
 A reward that sees them all has `reward.batch = True`. It is called once a turn, with a list of the
 distinct (item, responses), problem by problem, and returns a list. So it may rank the responses to
-a problem, or ask a model in one batch. With a second argument it gets likelihoods(questions), for a
-list of (prompt, text): an array for each, with the log-probabilities of the text's tokens after the
-prompt, from the team's frozen base. It runs outside of the threads, with its own limits of time.
+a problem, or ask a model in one batch. With a second argument it gets `likelihoods(questions)`, for
+a list of (prompt, text). That returns an array for each, the log-probabilities of the text's tokens
+after the prompt. They are from the team's frozen base. The reward runs outside of the threads, with
+its own limits of time.
 
 --reward takes a name of the table at the end, a dotted path (my_pkg.my_rewards.rhymes) or
 file.py:function. The names have two forms.
@@ -107,8 +108,8 @@ def code(item: dict, responses: list[str]) -> Scores:
 
     Cooperation rewards a part for what the team loses without it. The team passes a fraction p of
     the tests. With a stand-in for the part it passes at most a fraction q. Then the part adds
-    (p - q) / (1 - q). For one helper, c is the smaller of what the helper adds and what main adds.
-    For several helpers, c is the mean.
+    `(p - q) / (1 - q)`. For one helper, c is the smaller of what the helper adds and what main
+    adds. For several helpers, c is the mean.
 
     A stand-in is a short function that knows nothing of any problem. The function of that name
     that a partner wrote is a stand-in, too. A program that passes all tests is also observed. Its
@@ -157,7 +158,7 @@ def division(adds: Scores) -> tuple[float, Scores]:
 def cooperation(p: float, c: float) -> float:
     """Return the reward on top of p.
 
-    With p < 1, both together are 1 - (1 - p) (1 - c). That is less than the 1.0 of a right answer
+    With p < 1, both together are `1 - (1 - p) (1 - c)`. That is less than the 1.0 of a right answer
     without cooperation. With p = 1, c is the fraction of the helpers that are needed, or 0 if main
     is not needed.
     """
@@ -240,15 +241,15 @@ def _looks_like_wrapper(function: Function | None) -> bool:
 #
 # c is the log-probability per token of a text after its source, and u without the source.
 #
-#    fluent    (c + u) / 2
-#    grounded  (c - u) / -u, the fraction of a text's information that its source explains.
-#              c - u is the mean of two values: the whole text's, and that of its worst 24 tokens.
-#    original  1 - s^2. s is the fraction of four-word runs that stand in the source, in the
-#              partner's text, or elsewhere in the same text.
-#    lengths   1 at the wanted lengths, less in proportion.
-#              tldr: at least 8 words each, and the second 1.6 times as long as the first.
-#              arxiv: at least 128 words each, and the longer at most 1.3 times the shorter.
-#    finished  0.7 for each text that was cut off, and so does not end with a full stop
+#    `fluent`    `(c + u) / 2`.
+#    `grounded`  `(c - u) / -u`, the fraction of a text's information that its source explains.
+#                `c - u` is the mean of the whole text's value and that of its worst 24 tokens.
+#    `original`  `1 - s^2`. s is the fraction of four-word runs that stand in the source, in the
+#                partner's text, or elsewhere in the same text.
+#    `lengths`   1 at the wanted lengths, less in proportion. With `tldr` these are at least 8 words
+#                each, and the second 1.6 times as long as the first. With `arxiv` they are at least
+#                128 words each, and the longer at most 1.3 times the shorter.
+#    `finished`  0.7 for each text that was cut off, and so does not end with a full stop.
 #
 # Sigmoids make fluent and grounded smooth, so that a weak model has a slope to climb.
 #
@@ -320,7 +321,7 @@ def _score_texts(source: str, lengths: Lengths, responses: list[str], answers: l
 def _fluent_and_grounded(given, without) -> tuple[float, float]:
     """Return how fluent a text is, and how much of it the source explains, each 0 to 1.
 
-    given: log-probabilities of its tokens with the source. without: those without it.
+    `given` has the log-probabilities of its tokens with the source, `without` those without it.
     """
     import numpy as np
 
@@ -345,11 +346,11 @@ def _sigmoid(value: float, middle: float, width: float) -> float:
 # Both have four levels. A level that fails ends the count, and earlier levels keep their reward.
 # Each level has a part with a maximum, and the last level has two parts.
 #
-#    structure 0.5     both responses have a number of words within limits
-#    length 1.0        characters of the second text / characters of the first
-#    vocabulary 0.5    different words of the second text / different words of the first
-#    coherence 0.4     0.4 tau, which grows with k, the number of transition categories that occur
-#    consistency 0.6   0.6 min(J, cap) / cap. J is the Jaccard index of the texts' content words.
+#    `structure`    0.5  Both responses have a number of words within limits.
+#    `length`       1.0  Characters of the second text / characters of the first.
+#    `vocabulary`   0.5  Different words of the second text / different words of the first.
+#    `coherence`    0.4  `0.4 tau` grows with k, the number of transition categories that occur.
+#    `consistency`  0.6  `0.6 min(J, cap) / cap`. J is the Jaccard index of the content words.
 #
 # Content words are all words but the paper's 106 stop-words. The released code is that of the
 # authors' writing experiments since 31 Dec 2025. docs/rewards.md lists how it differs.

@@ -1,4 +1,4 @@
-"""Say what each agent is asked: `Task`, and the tasks of the paper (arXiv 2508.04652).
+"""Say what each agent is asked, with `Task` and the tasks of the paper (arXiv 2508.04652).
 
 --task takes a name of the table at the end, a dotted path or file.py:Class. A task has to write
 `items` and `observe` only. A class that does not inherit from `Task` gets the other defaults, too.
@@ -90,15 +90,16 @@ class Task:
         raise Mistake(f"{type(self).__name__} has no items(split)")
 
     def play(self, item: dict) -> Generator:
-        """Play an episode: yield what is asked, receive what was answered, yield what is scored.
+        """Play an episode. Yield prompts, receive answers, and yield a joint response to score.
 
-        - A dict from agents to prompts: these agents answer now, each from its own prompt alone. A
-          list comes back, with a text per agent, "" for who was not asked.
-        - A list, with a text per agent: the joint response that the reward scores at this turn.
-          (item, list): it is scored with this item.
-        - A dict of named parts: what the joint response earns, where there is no reward.
+        After a dict from agents to prompts these agents answer, each from its own prompt alone. A
+        list comes back, with a text per agent, "" for one that was not asked. A list with a text
+        per agent is the joint response that the reward scores at this turn. `(item, list)` is
+        scored with this item. A dict of named parts is what the joint response earns, if there is
+        no reward.
 
-        What an episode returns is scored, too. A turn after which it asks again is not scored.
+        The value that an episode returns is scored, too. A turn after which it asks again is not
+        scored.
 
         It is replayed from its answers, so it is pure: no clock, no random numbers, no change of
         the item or of anything shared. `once` remembers what is dear.
@@ -134,7 +135,7 @@ class Task:
     def observe(self, agent: int, item: dict, history: History) -> Prompt:
         """Return one agent's prompt.
 
-        It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...]. The model's
+        It is a text, or the messages of a chat, `[{"role": ..., "content": ...}, ...]`. The model's
         chat template renders these. It may not change the item or the history.
         """
         raise Mistake(f"{type(self).__name__} has no observe(agent, item, history)")
@@ -259,9 +260,10 @@ class Discussion:
 
 
 def relay(task, inner, item, ask):
-    """Play an episode of `inner`, the task without a workflow: `ask` puts its prompts.
+    """Play an episode of `inner`, the task without a workflow.
 
-    ask: a generator that returns the answers. The episode may ask as often as it might without.
+    `ask` puts its prompts. It is a generator that returns the answers. The episode may ask as often
+    as it might without.
     """
     episode = inner.play(item)
     left = of_agents(task.turns, task.num_agents) * inner.asks // task.asks

@@ -26,7 +26,7 @@ def best_of_k(values: Collection[float], k: int) -> float:
 
     The values are those of n samples, and this is the unbiased estimate of the best of k samples.
     For shares of passed tests it is accuracy@k. For 0 and 1 it is pass@k, which is
-    1 - C(n - passed, k) / C(n, k). With fewer than k values it is NaN.
+    `1 - C(n - passed, k) / C(n, k)`. With fewer than k values it is NaN.
 
     >>> best_of_k([0.0, 1.0, 0.0], 2)  # two of the three pairs hold the 1
     0.6666666666666666
@@ -42,7 +42,7 @@ def best_of_k(values: Collection[float], k: int) -> float:
 def summarize(
     played: dict[str, list[dict]], measures: dict[str, str], schemes: Collection[str] = ()
 ) -> dict:
-    """Return the table {method: {measure: value}} of the records of each method.
+    """Return the table `{method: {measure: value}}` of the records of each method.
 
     `measures` and `schemes` are the task's. Greedy decoding's measures have the prefix greedy/. The
     difference of a return to the first method's is paired by problem.

@@ -1,4 +1,4 @@
-"""Two assistants and a private list: one knows where things are, the other wants to know.
+"""Two assistants and a private list. One knows where things are, the other wants to know.
 
     python train.py @recipes/directory.args --model MODEL
     python train.py @recipes/directory.args --model MODEL --task examples/directory.py:Half
@@ -10,11 +10,10 @@ has a question, "Where is the map of Jo?". Neither sees the other's file. Agent 
 replies, and agent 1 answers. A right answer earns 1, less COST for each character of all texts.
 The people, the things and the places of dev and test occur nowhere in train.
 
-- Directory: as above. With --task-arg wording=other the facts are in other words.
-- Deaf: no reply arrives. This is the lower bound.
-- Told: one agent sees the list and the question. This is the upper bound.
-- Half: only both lists together answer. Agent 1 knows that the map of Jo is in the red box, and
-  agent 0 that the red box is in the attic.
+`Directory` is as above. With --task-arg wording=other the facts are in other words. In `Deaf` no
+reply arrives, which is the lower bound. In `Told` one agent sees the list and the question, which
+is the upper bound. In `Half` only both lists together answer. Agent 1 knows that the map of Jo is
+in the red box, and agent 0 that the red box is in the attic.
 """
 
 import random

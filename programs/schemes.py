@@ -3,15 +3,13 @@
 `classify` reads the syntax tree of the main function. It follows a helper's value from name to name
 until main returns it or asks for it in a condition. The first scheme that applies is the answer.
 
-| scheme          | main function                                                               |
-|-----------------|-----------------------------------------------------------------------------|
-| other           | does not parse, or is not there                                             |
-| unused          | calls no helper, or does nothing with the value                             |
-| wrapper         | returns the value of its only call unchanged                                |
-| fallback        | tries a helper, or returns another result if it rejects the helper's value  |
-| strategy filter | uses values in conditions only: the helper decides, main does the work      |
-| coordinator     | hands out sub-tasks: calls helpers in a loop, or at several places          |
-| decorator       | calls once and works on the value, or handles the cases around it           |
+    `other`            Main does not parse, or is not there.
+    `unused`           It calls no helper, or does nothing with the value.
+    `wrapper`          It returns the value of its only call unchanged.
+    `fallback`         It tries a helper, or returns another result if it rejects its value.
+    `strategy filter`  It uses values in conditions only. The helper decides, main does the work.
+    `coordinator`      It hands out sub-tasks. It calls helpers in a loop, or at several places.
+    `decorator`        It calls once and works on the value, or handles the cases around it.
 
 A tree does not show everything. A helper that changes its argument in place looks unused. A value
 looks used in code after a return, and in 0 * aux(xs). Functions of one text that share a name for

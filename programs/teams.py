@@ -149,7 +149,7 @@ def share_passed(verdict: Verdict) -> float:
 
 
 def contribution(p: float, q: float) -> float:
-    """Return (p - q) / (1 - q), the fraction of the failing tests that a part makes pass.
+    """Return `(p - q) / (1 - q)`, the fraction of the failing tests that a part makes pass.
 
     `p` is the fraction of tests that pass with the part, and `q` without it.
     """

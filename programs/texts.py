@@ -1,15 +1,10 @@
 """Measure a team's two texts: their words, lengths, copied runs and ends.
 
-A word is one of these:
-
-- letters and digits of any script with their accents (`\\w`, so foo_bar is one word), and with
-  apostrophes inside (don't)
-- a number with its points and commas (10,000 or 2.3)
-- a whole URL
-
-Everything else separates words, hyphens and emoji included. Words are compared in lower case, and a
-curly apostrophe equals a straight one. A script without spaces gives one word per run. Only the
-first 4,096 words of a text count.
+A word has letters and digits of any script with their accents (`\\w`, so foo_bar is one word). It
+may have apostrophes inside (don't). A number with its points and commas is a word (10,000 or 2.3),
+and so is a whole URL. Everything else separates words, hyphens and emoji included. Words are
+compared in lower case, and a curly apostrophe equals a straight one. A script without spaces gives
+one word per run. Only the first 4,096 words of a text count.
 """
 
 import itertools

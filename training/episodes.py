@@ -14,12 +14,12 @@ History = list[tuple[dict, list[str]]]  # of each turn: the prompts by agent, an
 
 @dataclass
 class Step:
-    """What an episode does after its turns so far, the history."""
+    """The next move of an episode after its turns so far, the history."""
 
     history: History
-    asked: dict | None = None  # agent -> prompt: who is asked next. None: it is over or ends here
+    asked: dict | None = None  # agent -> prompt of the next turn. None means that it ends here
     scored: tuple[dict, list[str]] | None = None  # item and texts of what is scored before that
-    parts: dict = field(default_factory=dict)  # what it earns: `play` says so, or the reward
+    parts: dict = field(default_factory=dict)  # rewards by name, from `play` or the reward
 
 
 def follow(task, item: dict, history: History, goes_on: bool = True) -> Step:

@@ -78,10 +78,10 @@ def task_class(name: str) -> type[Task]:
 
 
 def make_task(args, workflow: type | None = None) -> Task:
-    """Return the task of --task, made with the flags that concern it: --num-agents, --data, ...
+    """Return the task of --task, made with the flags that concern it, such as --num-agents.
 
-    args: train.py's flags, resolved. --reward becomes the task's own where it was not given.
-    workflow: one of tasks.py, in which the task is played.
+    `args` has train.py's flags, resolved. --reward becomes the task's own where it was not given.
+    `workflow` is one of tasks.py, in which the task is played.
     """
     cls = task_class(args.task)
     if workflow and issubclass(cls, workflow):

@@ -76,7 +76,7 @@ class Signals:
 def make_logger(record: dict, directory: Path, kept: int):
     """Return Lightning's logger of --logger, False for none.
 
-    record: of args.json. kept: the steps of a resumed run.
+    `record` is that of args.json, and `kept` the steps of a resumed run.
     """
     flags = record["args"]
     if flags["logger"] == "tensorboard":

@@ -107,7 +107,7 @@ def dry_run(module) -> None:
 def model_card(record: dict, agent: int, about: str, reward: str, summary: dict) -> str:
     """Return the README.md of a trained agent, for the hub.
 
-    record: of args.json. about: what its base is.
+    `record` is that of args.json, and `about` describes its base.
     """
     flags = record["args"]
     base = flags["model"][agent]

@@ -169,7 +169,7 @@ def parse(text: str, path: Path) -> dict:
 
 
 def read_args(directory: Path) -> dict:
-    """Return a run's args.json, {"args": flags, "bases": fingerprints, "code": versions, ...}.
+    """Return a run's args.json, `{"args": flags, "bases": fingerprints, "code": versions, ...}`.
 
     The embedded models have the names that every clone knows (model_names.recorded_name).
     """

@@ -135,13 +135,13 @@ def cores() -> int:
 
 
 class Sandbox(contextlib.AbstractContextManager):
-    """Judges programs on up to `workers` workers (default: one per core), started on demand.
+    """Judges programs on up to `workers` workers (by default one per core), started on demand.
 
-    test_timeout   seconds to load the program, and for each test
-    total_timeout  seconds for the program with all its tests
-    memory_mb      MiB on top of an empty worker's memory
-    restarts       how often a program is loaded again after a hang or a crash
-    kernel_locks   False leaves them out, as on macOS
+    `test_timeout`   Seconds to load the program, and for each test.
+    `total_timeout`  Seconds for the program with all its tests.
+    `memory_mb`      MiB on top of an empty worker's memory.
+    `restarts`       How often a program is loaded again after a hang or a crash.
+    `kernel_locks`   False leaves them out, as on macOS.
 
     The seconds in which a program waits for a core do not count (TestRunner in runner.py). After
     the last restart, the failure counts for the remaining tests too.

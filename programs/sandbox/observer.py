@@ -66,7 +66,7 @@ def changed(value):
 
 
 class Value:
-    """What a function returned, with holes for its arguments."""
+    """A function's return value, with holes for its arguments."""
 
     def __init__(self, value, arguments: dict):
         self.holes = {name: Hole(name) for name in arguments}
@@ -96,11 +96,11 @@ def acts(value) -> bool:
 
 
 class Answers:
-    """What main's answers have in common with the first or the last value that its helper gave.
+    """Compare main's answers with the first or the last value that its helper gave.
 
-    views: expressions of the value that have been the answer to every call so far
-    forms: of the helper's arguments, by name
-    work: names of arguments that are no trivial functions of main's arguments
+    `views` are expressions of the value that have been the answer to every call so far. `forms` are
+    of the helper's arguments, by name. `work` has the names of arguments that are not trivial
+    functions of main's arguments.
     """
 
     def __init__(self, place: int, views: list):
@@ -135,9 +135,9 @@ class Answers:
 class Observer:
     """Observes one helper of a program.
 
-    trivial: expressions of `args`, a list of arguments, and x, one of them, that take no work
-    views: expressions of `value`, what a helper gives
-    known: numbers and texts that main's author wrote
+    `trivial` are expressions of `args`, a list of arguments, and `x`, one of them, that take no
+    work. `views` are expressions of `value`, the result of a helper. `known` are numbers and texts
+    that main's author wrote.
     """
 
     def __init__(self, space: dict, trivial: list, views: list, known: list):

@@ -281,15 +281,11 @@ class TestRunner:
     def run(self, own_process: bool, may_fail: int, restarts: int):
         """Return the result of loading and the results of the tests, as (outcome, error).
 
-        what happens                                  what follows
-        --------------------------------------------  ----------------------------------------
-        the program does not load                     its result is that of every test
-        a test fails                                  the next test runs
-        more than `may_fail` tests have failed        the last result is that of all others
-        a test hangs, or the candidate crashes        it loads again, up to `restarts` times;
-                                                      then the last result is that of all others
-        the same, where earlier programs were loaded  the program runs again, in a candidate of
-        in this candidate                             its own
+        If the program does not load, its result is that of every test. After a failed test the next
+        one runs. After more than `may_fail` failed tests, the last result is that of all others. If
+        a test hangs, or the candidate crashes, it loads again, up to `restarts` times. Then the
+        last result is that of all others. If earlier programs were loaded in this candidate, the
+        program runs again instead, in a candidate of its own.
         """
         self.used = 0.0
         results = []
