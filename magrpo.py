@@ -24,9 +24,13 @@ and A where a reward pays single agents. Temperature, top-k and top-p are part o
 One optimizer step learns from all turns of all problems of a batch. So in the code the factor 1/G
 of L_i is 1 / (problems x the agent's responses to a problem at that turn), see `rows`.
 
-The algorithm leaves out a critic and an entropy bonus. It does not divide by the group's standard
-deviation, which biases the gradient (--advantage std). It has a KL term if --kl-coef asks for one.
-It has an importance ratio and its clipping if another program has sampled (--engine).
+The algorithm leaves out:
+
+- a critic
+- the division by the group's standard deviation, which biases the gradient (--advantage std)
+- an entropy bonus
+- a KL term, unless --kl-coef asks for one
+- an importance ratio and its clipping, unless another program has sampled (--engine)
 
 Read it in this order: the equations (pure functions), the rollout (steps 1 to 4), the
 LightningModule (steps 5 to 7). The team is in policies/. policies/fast/ gives the same results in

@@ -1,11 +1,11 @@
 """Write what the agents of a coding team read after a joint response.
 
-With --feedback plain it reads nothing, and is asked again. With --feedback tests it reads which
-functions are defined and parse, and how main uses the helpers. It also reads how many of the first
-k tests pass, and each failed test with what it raised. --task-arg feedback_tests=k sets k, and 0
-means all. An agent never sees a word of a partner's function. Of an error it reads the nearest
-built-in type, because a partner's function chooses the message and the name. The authors' code for
-arXiv 2508.04652 calls tests level_feedback. Feedback of a larger model is in examples/expert.py.
+With --feedback plain an agent reads nothing. With --feedback tests it reads which functions are
+defined and parse, and how main uses the helpers. It also reads how many of the first k tests pass,
+and each failed test with what it raised. --task-arg feedback_tests=k sets k, and 0 means all. An
+agent never sees a word of a partner's function. Of an error it reads the nearest built-in type,
+because a partner's function chooses the message and the name. The authors' code for arXiv
+2508.04652 calls tests level_feedback. Feedback of a larger model is in examples/expert.py.
 """
 
 import functools
