@@ -168,10 +168,10 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
 
 
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
-    """Return Eq. 2 over rows of responses, `-sum_rows coef sum_tokens log pi`.
+    """Return Eq. 2 over rows of responses: -sum_rows coef sum_tokens log pi.
 
-    `logps` and `mask` are (R, T). `coef` (R,) is the advantage times the row's share of the batch.
-    The losses of micro-batches add up.
+    logps and mask are (R, T). coef (R,) is the advantage times the row's share of the batch. The
+    losses of micro-batches add up.
     """
     return -(coef * (logps * mask).sum(-1)).sum()
 
