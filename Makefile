@@ -38,7 +38,7 @@ coder: setup
 		--model $(or $(MODEL),Qwen/Qwen2.5-Coder-0.5B-Instruct) $(ARGS)
 
 # what a fork of the algorithm can break: 40 s of two idle cores
-CHECKED := equations magrpo policies memory reproducibility
+CHECKED := equations magrpo policies memory
 check: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal \
 		$(CHECKED:%=tests/test_%.py) $(wildcard tests/fast)

@@ -270,7 +270,6 @@ SPOILED = [  # what is done, the command, what is named
     (cut("model/model.safetensors"), MODEL, "it needs config.json, tokenizer and safetensors"),
     (no_eos, MODEL, "no end-of-sequence token: set eos_token in its tokenizer"),
     (template("{{ messages[0].content }}"), f"{CHAT} --template-arg think=1", "does not read it"),
-    (template("{{ raise_exception('no') }}"), CHAT, "chat template refuses a prompt: no"),
     (OTHER, f"{MODEL} --init run", "the model model is not what"),
     (scaled, "train --init run", "'use_rslora': True, 'alpha_pattern': {'q': 8}}"),
     (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "metrics.jsonl is damaged"),

@@ -19,7 +19,7 @@ import card
 @pytest.mark.skipif(card.compiler() is None, reason="no C++ compiler")
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch has cards of its own")
 def test_what_has_to_work_on_a_card():
-    """Training, evaluation, resuming, two processes, launches, memory: tests/pretend/cases.py."""
+    """Training, evaluation, resuming, launches, memory: tests/pretend/cases.py."""
     command = [sys.executable, card.__file__, "-m", "pytest", "-q", "tests/pretend/cases.py"]
     path = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     output_of(command, cwd=ROOT, env=os.environ | path)

@@ -217,13 +217,8 @@ def test_processes_find_out_whether_all_of_them_fail(together):
 @pytest.mark.parametrize("number", range(3))
 def test_processes_that_differ_do_not_train(number, capsys, monkeypatch):
     """In flags, problems or weights."""
-
-    def gather(own):
-        facts = list(own[2])
-        facts[number] = "another"
-        return [own, (None, None, tuple(facts))]
-
-    monkeypatch.setattr(processes, "gather", gather)
+    other = lambda own: (*own[:number], None, *own[number + 1 :])  # noqa: E731
+    monkeypatch.setattr(processes, "gather", lambda own: [own, (None, None, other(own[2]))])
     said = refused(capsys, SMALL, "--batch-size 1 --run x")
     assert "the processes of this run differ in flags, problems or weights" in said
     assert not Path("runs/x/metrics.jsonl").exists()

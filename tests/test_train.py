@@ -112,6 +112,8 @@ short.maximum = 1.0
 
 
 def test_where_git_refuses_the_folder_all_files_are_the_code(tmp_path, monkeypatch):
+    """Another repository that the environment names is not this code's."""
+    monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))
     monkeypatch.setattr("training.run_folder.ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     versions = []

@@ -203,10 +203,6 @@ def test_one_agent_calls_the_tool_and_answers():
     assert (changed["called"], texts) == (CALL[0], ["217"])
 
 
-def test_a_tool_without_a_result_says_nothing():
-    assert [tools.computed(text) for text in ("7 * 31", "<python> ", "<python>''")] == [""] * 3
-
-
 def test_a_ledger_s_reader_sees_its_own_half():
     item = ledger.Ledger(lines=5).items("test")[0]
     first, second = map(set, item["halves"])
@@ -306,6 +302,8 @@ def test_a_shapley_value_is_the_mean_over_the_orders_in_which_a_team_forms():
         ("<python>12 books", "SyntaxError"),
         ("<python>open('/etc/passwd').read()", "Error"),
         ("12 * 30", ""),
+        ("<python> ", ""),
+        ("<python>''", ""),
     ],
 )
 def test_the_tool_computes_in_the_sandbox(text, result):

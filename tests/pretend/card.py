@@ -7,9 +7,9 @@ Plain tensors of device cuda:0 whose memory and kernels are the CPU's (card.cpp;
 makes it once, in half a minute). So every branch for a card is taken, tensors of two devices do not
 mix, autograd and autocast are torch's own, bytes, waits of the host for the card and uploads are
 counted, and memory runs out. It shows no speed, no limit that only a card's kernel has,
-neither its rounding nor its order of sums, and gloo stands in for NCCL.
+neither its rounding nor its order of sums.
 
-CARD_GIB in the environment is the memory that the card has, CARDS how many there are.
+CARD_GIB in the environment is the memory that the card has. There is one card.
 """
 
 import contextlib
@@ -60,8 +60,7 @@ def insert():
         ctypes.CDLL(str(torch_lib / name), mode=ctypes.RTLD_GLOBAL)
     card = ctypes.CDLL(str(made))
     card.card_count.restype = ctypes.c_int64
-    cards = int(os.environ.get("CARDS", 1))
-    card.card_start(cards)
+    card.card_start(1)
     import bitsandbytes  # noqa: F401  (while there is no card: it takes its kernels for any device)
     import torch
 
@@ -74,7 +73,7 @@ def insert():
         "is_available": True,
         "is_initialized": True,
         "is_bf16_supported": True,
-        "device_count": cards,
+        "device_count": 1,
         "get_device_name": about.name,
         "get_device_capability": (9, 0),
         "get_device_properties": about,
@@ -95,7 +94,6 @@ def insert():
     _replace(torch.cuda, "max_memory_allocated", lambda *a: count("peak"))
     _replace(torch.cuda, "reset_peak_memory_stats", lambda *a: card.card_reset_peak())
     _graphs()
-    _collectives()
 
 
 def _graphs():
@@ -128,24 +126,6 @@ def _graphs():
         assert count("waits") == waits, "a graph cannot wait for the card"
 
     torch.cuda.CUDAGraph, torch.cuda.graph = Graph, record
-
-
-def _collectives():
-    """Processes meet over gloo, which takes no tensors of a card."""
-    import torch.distributed as dist
-
-    reduce, start = dist.all_reduce, dist.init_process_group
-
-    def all_reduce(tensor, *args, **names):
-        copy = tensor.cpu()
-        reduce(copy, *args, **names)
-        tensor.copy_(copy)
-
-    def init_process_group(backend=None, *args, device_id=None, **names):
-        return start("gloo", *args, **names)
-
-    for part in (dist, dist.distributed_c10d):
-        part.all_reduce, part.init_process_group = all_reduce, init_process_group
 
 
 def _replace(module, name, answer):

@@ -3,13 +3,10 @@
 python tests/pretend/card.py -m pytest tests/pretend/cases.py
 """
 
-import os
-import sys
-
 import card
 import pytest
 import torch
-from helpers import ROOT, output_of, resume, rounding, run_eval, small_base, train_run, watch, words
+from helpers import ROOT, resume, rounding, run_eval, small_base, train_run, watch
 from test_policies import assert_same_answers, gradients, small_kind
 from test_train import assert_same_run
 
@@ -78,16 +75,6 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path):
     trained(tmp_path / "parts", same)
     resume(tmp_path / "parts", "--max-steps 4")
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
-
-
-def test_two_processes_with_a_card_each(tmp_path):
-    """As one process with a batch that is twice as large."""
-    start = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 -- {card.__file__}"
-    flags = f"{SMALL} --eval-limit none --devices 2 --batch-size 1 --run {tmp_path}/two"
-    output_of(words(start, "train.py", flags), cwd=ROOT, env=os.environ | {"CARDS": "2"})
-    trained(tmp_path / "one", "--eval-limit none")
-    one, two = (read_records(tmp_path / name / "metrics.jsonl")[-1] for name in ("one", "two"))
-    assert one["grad_norm/0"] == pytest.approx(two["grad_norm/0"], rel=rounding())
 
 
 # --- what stays on which device -------------------------------------------------------------------
