@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import shlex
+import sys
 
 from policies import Mistake
 
@@ -69,12 +70,13 @@ class Parser(argparse.ArgumentParser):
         except ValueError as error:  # an apostrophe
             self.error(f"{line}: {error}")
 
-    def parse_known_args(self, args, namespace=None):
+    def parse_known_args(self, args=None, namespace=None):
         """Refuse "", which a shell makes of an unset name, and parse."""
-        for before, word in itertools.pairwise(["", *args]):
+        words = sys.argv[1:] if args is None else args
+        for before, word in itertools.pairwise(["", *words]):
             if not word or (word.startswith("--") and word.endswith("=")):
                 self.error(f"{word or before}: the value is empty")
-        return super().parse_known_args(args, namespace)
+        return super().parse_known_args(words, namespace)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
