@@ -579,8 +579,8 @@ class MAGRPO(L.LightningModule):
         """Return the groups over which advantages are centred, as lists of nodes.
 
         A group of a tree is the G samples of a node, each of which opens a node of its own. A group
-        of a chain is the G lines of a problem, each continued by one sample a turn. Of these, later
-        turns have those that go on.
+        of a chain is the G lines of a problem, each continued by one sample a turn. Later turns
+        have the lines that go on.
         """
         groups = []
         for nodes in self.turns:
@@ -693,7 +693,7 @@ class MAGRPO(L.LightningModule):
     def set_gradients(self, rows: list[Row]) -> None:
         """Set the gradients of the policies' losses, in micro-batches that add up.
 
-        Where memory runs out it is called again with smaller ones (`halving`). So whatever else is
+        If memory runs out it is called again with smaller ones (`halving`). So whatever else is
         fitted gets its gradient here, and takes its step in `update`.
         """
         self.optimizers().zero_grad()
@@ -719,7 +719,7 @@ class MAGRPO(L.LightningModule):
     def configure_optimizers(self):
         """Return Adam over the policies' groups, each known by its agent. `update` sets the rates.
 
-        What else trains is a group with a "name" and a "rate" of its own
+        Anything else that trains is a group with a "name" and a "rate" of its own
         (examples/credit/critic.diff).
         """
         groups = []

@@ -35,8 +35,8 @@ file.py:function. The names have two forms.
 
 1. The rewards of code tasks: code, code_paper.
 2. The rewards of writing tasks: tldr, arxiv.
-3. The writing rewards of the paper: tldr_paper, arxiv_paper. Those of the authors' code are in
-   examples/released.py.
+3. The writing rewards of the paper: tldr_paper, arxiv_paper. examples/released.py has the
+   rewards of the authors' code.
 4. The table of names.
 """
 

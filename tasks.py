@@ -226,7 +226,7 @@ class InTurn:
 class Discussion:
     """Each agent answers, reads the others' answers as feedback, and answers again, which counts.
 
-    Where the task has a `play` of its own, its prompts come again, below all answers.
+    If the task has a `play` of its own, its prompts come again, below all answers.
     """
 
     turns = 2

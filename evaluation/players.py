@@ -71,7 +71,7 @@ def alone(flags, model: str | None):
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """What every method plays: eval.py's flags of the same names."""
+    """The settings that every method plays with, eval.py's flags of the same names."""
 
     method: list[str] | None
     single_model: str | None

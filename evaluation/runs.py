@@ -42,7 +42,7 @@ STYLES = ("-", "--", "-.", ":")  # they tell curves apart without colours, too
 
 
 def read_runs(names: list[str], defaults: dict) -> DataFrame:
-    """Return a row for each run. What a run does not have is missing.
+    """Return a row for each run. A value that a run lacks is missing.
 
     defaults: the flags of a run that another commit trained may lack some of them.
     """
@@ -191,7 +191,7 @@ def compare(rows: DataFrame, by, metrics, csv, latex, out) -> str:
 def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
     """Return the values minus those of the first group's runs of the same seeds.
 
-    What is of other problems or of another unit is not subtracted.
+    Values of other problems or of another unit are not subtracted.
     """
     group, _ = rows.index[0]  # and its seed
     partners = rows.loc[group].reindex(rows.index, level="seed")

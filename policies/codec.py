@@ -184,9 +184,9 @@ class Codec:
     def end_of(self, tokens: list[int], begun: str, seen: int = 0) -> int | None:
         """Return how many tokens a response has: up to the first that ends it. None: none does.
 
-        None of the first `seen` tokens does. What follows an end may hide it: more bytes can make
-        a run of them invalid. So where the text shows an end or a broken character, the first half
-        of the tokens is searched alone.
+        None of the first `seen` tokens does. Tokens after an end may hide it, because more bytes
+        can make a run of them invalid. So where the text shows an end or a broken character, the
+        first half of the tokens is searched alone.
         """
         text = ""
         if self.stops:
@@ -250,7 +250,7 @@ def render(tokenizer, messages: list[dict], date: datetime, **options) -> str:
     """Return a chat as the tokenizer's template writes it, with the text of each message in it.
 
     A template takes a message's text, or a list of parts. Raise Mistake where neither is written.
-    What one message wrote is not another's text, so the longest are looked for first.
+    A message's text may hold another's, so the longest are looked for first.
     """
     chat = messages[:]
     fault = ""

@@ -119,7 +119,7 @@ def decode(
 ) -> list[list[Response]]:
     """Sample S responses to each prompt, by its agent. Agents are sorted.
 
-    As many prompts are decoded at once as memory bears. Only the uniforms (P, S, T) in [0, 1)
+    Memory limits how many prompts are decoded at once. Only the uniforms (P, S, T) in [0, 1)
     decide the tokens. begun: the beginning of each answer, with which its prompt ends.
     """
     samples, limit = uniforms.shape[1:]

@@ -215,7 +215,7 @@ class Engine:
         """Raise EngineError where the server and the base here are not the same model.
 
         A few tokens of each agent are scored here. The server's log-probabilities also have to be
-        those of the sampled distribution. What they differ by is the base's noise from now on.
+        those of the sampled distribution. Their difference is the base's noise from now on.
         """
         rows = []
         zeros = torch.zeros(1, 4, 1)

@@ -90,7 +90,7 @@ def load_model(name: str, bits: int):
 
 
 def load_tokenizer(where: str):
-    """Load a tokenizer. What the library warns of meanwhile is shown, in a line each."""
+    """Load a tokenizer. Warnings of the library meanwhile are shown, in a line each."""
     logger = logging.getLogger("transformers")
     handlers = logger.handlers
     level = logger.level
@@ -191,7 +191,7 @@ def device() -> torch.device:
 
 
 def has_bf16(place: torch.device) -> bool:
-    """Return whether this is a GPU that computes in bf16. Those before Ampere emulate it slowly."""
+    """Return whether this is a GPU that computes in bf16. GPUs before Ampere emulate it slowly."""
     return place.type == "cuda" and torch.cuda.get_device_capability(place) >= (8, 0)
 
 

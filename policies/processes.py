@@ -101,8 +101,9 @@ def gather(message) -> list:
 def all_come() -> bool:
     """Return whether all processes come here, as where all of them fail alike.
 
-    One that fails alone waits for the others, which wait for it in another meeting. So this one is
-    over a group of its own, which all of them make by calling this once where none has failed.
+    A process that fails alone waits for the others, which wait for it in another meeting. So this
+    one is over a group of its own, which all of them make by calling this once where none has
+    failed.
     """
     if place()[1] > 1:
         try:

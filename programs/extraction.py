@@ -1,9 +1,9 @@
 """Take a function out of a model's response, with the statements that run before and after it.
 
-The statements of the Python fence, or else of the text, run in their order, as at a prompt. One
-that raises is passed over (programs/sandbox/candidate.py). So is one that takes too long. Only
-two decisions rest on the text: which statements are code, and whose function is whose. A statement
-that binds the name of a partner's function is left out.
+The statements of the Python fence, or else of the text, run in their order, as at a prompt. A
+statement that raises is passed over (programs/sandbox/candidate.py). So is one that takes too long.
+Only two decisions rest on the text, which statements are code, and whose function is whose. A
+statement that binds the name of a partner's function is left out.
 
     response                                        runs for aux, whose partner writes solve
     ----------------------------------------------  ----------------------------------------
@@ -70,7 +70,7 @@ _FENCE = re.compile(
 # A comment may stand anywhere. These clauses continue the statement above them.
 _MARGIN = re.compile(r"\n(?=[^ \t#\n])(?!(?:else|finally)[ ]*:|(?:elif|except)\b.*:)", re.MULTILINE)
 _HEADER = re.compile(r"\A(?:async )?def ([^(\n]*)")
-# What stands around the lines of code: prompts, block quotes and tags.
+# Prompts, block quotes and tags around the lines of code.
 _AROUND = re.compile(
     r"^(?:>>>[ ]?|\.\.\.(?:[ ]|$)|>[ ]?)|^</?(?:answer|code)>|</?(?:answer|code)>$", re.MULTILINE
 )

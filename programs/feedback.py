@@ -3,7 +3,7 @@
 With --feedback plain an agent reads nothing. With --feedback tests it reads which functions are
 defined and parse, and how main uses the helpers. It also reads how many of the first k tests pass,
 and each failed test with what it raised. --task-arg feedback_tests=k sets k, and 0 means all. An
-agent never sees a word of a partner's function. Of an error it reads the nearest built-in type,
+agent never sees a word of a partner's function. It reads the nearest built-in type of an error,
 because a partner's function chooses the message and the name. The authors' code for arXiv
 2508.04652 calls tests level_feedback. Feedback of a larger model is in examples/expert.py.
 """

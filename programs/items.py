@@ -73,8 +73,8 @@ def code_item(row: dict) -> dict:
 def passable(items: list[dict], split: str) -> list[dict]:
     """Return a split's items. Say which of them their own solution does not pass.
 
-    Such a row would teach nothing, so "train" leaves it out. Its tests may ask for what does not
-    reach them: a list sorted in place, a function, the program's own exception, what it prints.
+    A row of these would teach nothing, so "train" leaves it out. Its tests may ask for what does
+    not reach them: a list sorted in place, a function, the program's own exception, what it prints.
     """
     solved = [item for item in items if "solution" in item]
     programs = []

@@ -13,7 +13,7 @@ A part is measured by what the team passes without it. Three things take its pla
    anything.
 2. A replay. The helper gives what it gave in another test, without running. (This is permutation
    importance, Breiman 2001.)
-3. An observed value. What the helper gave, for arguments that take no work, is main's answer.
+3. An observed value. Main's answer is the helper's value for arguments that take no work.
 
 The last two are tried on a program that passes all tests. programs/sandbox/observer.py does it.
 """
@@ -239,7 +239,7 @@ def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -
 
 
 def helper_stand_ins(name: str, team: Team) -> list[Part]:
-    """Return the stand-ins for a helper. Those that ask another helper are the last."""
+    """Return the stand-ins for a helper. The last ones ask another helper."""
     *helpers, _ = team
     stand_ins = [_stand_in(name, team, HELPER, expression) for expression in HELPER_STAND_INS]
     for other in helpers:

@@ -82,7 +82,7 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     """Return the folder that each agent starts from, with a new optimizer (--init).
 
     A name is that of a run, or the folder of one agent, as peft or transformers writes it. A run's
-    agent i becomes agent i. Where it is of another base, or not there, the run's first agent of the
+    agent i becomes agent i. If it is of another base, or not there, the run's first agent of the
     same base does. Mistake: another base, or another rank or scale of the adapter. It would load
     and be worth nothing.
     """

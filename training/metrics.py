@@ -84,8 +84,8 @@ def memory_gib() -> float:
 def group_measures(module) -> dict:
     """Return how the rewards within a group differ, and the share of groups that teach something.
 
-    Of the agents the one whose rewards differ most counts. A group teaches if a response of an
-    agent that learns has an advantage. Those of an agent that did not speak are of no response.
+    The agent whose rewards differ most counts. A group teaches if a response of an
+    agent that learns has an advantage. An agent that did not speak has none.
     """
     groups = module.groups()
     spreads = []  # standard deviations of the groups that are scored

@@ -126,7 +126,7 @@ def state(directory: Path) -> str:
 
 
 def json_text(value, indent: int | None = 1) -> str:
-    """Return a JSON file's text. What JSON lacks, as numpy's numbers, is a text."""
+    """Return a JSON file's text. A value that JSON lacks, as numpy's numbers, is a text."""
     return json.dumps(value, indent=indent, ensure_ascii=False, default=str) + "\n"
 
 
@@ -218,8 +218,8 @@ def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
 def code_version(flags: dict) -> str:
     """Return the last commit of this code, without pages and tests, and a hash of what differs.
 
-    Uncommitted changes differ, and so do the plug-in files that the flags name. Where git is
-    missing or refuses the folder, there is no commit, and the hash is of all files.
+    Uncommitted changes differ, and so do the plug-in files that the flags name. If git is
+    missing or refuses the folder, the hash is of all files, without a commit.
     """
     answer = subprocess.run(CODE_VERSION, shell=True, cwd=ROOT, capture_output=True)
     commit, _, changes = answer.stdout.partition(b"\n")

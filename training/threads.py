@@ -14,7 +14,7 @@ def in_threads(name: str, function: Callable, calls: Collection) -> list:
     """Return function(item, texts) of each call. An error's note has what was given.
 
     The threads end with the process, unlike those of ThreadPoolExecutor, so a call that hangs does
-    not keep it. One that calls sys.exit ends its thread, and does not answer either. After an error
+    not keep it. A call of sys.exit ends its thread, and does not answer either. After an error
     the calls that have not begun are not made. (ThreadPool of multiprocessing does all this too,
     but takes 50 ms to end.)
     """

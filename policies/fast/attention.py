@@ -109,7 +109,7 @@ class Grid:
 
 
 class Step(NamedTuple):
-    """What all layers share while a token of every row is read."""
+    """The state that all layers share while a token of every row is read."""
 
     grid: Grid
     place: Tensor  # (1,) of the token in the responses

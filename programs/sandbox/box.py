@@ -50,7 +50,7 @@ from pathlib import Path
 from programs.sandbox.wire import NOT_READY
 
 # The statuses of a runner that a program cannot cause. -9 is SIGKILL, which Windows does not name.
-# Where this process ignores SIGCHLD, the system drops a status, and Python says 0.
+# If this process ignores SIGCHLD, the system drops a status, and Python says 0.
 FROM_OUTSIDE = {-9, NOT_READY, 0}
 CACHED = 2048  # verdicts kept, a few KiB each
 WORKER = Path(__file__).resolve().with_name("worker.py")
@@ -91,7 +91,7 @@ class Program:
     entry_point: str
     setup: str = ""  # trusted code that both the tests and the program need
     own_process: bool = True
-    # Sources that run one by one, as at a prompt. One that raises, or that takes half of the time
+    # Sources that run one by one, as at a prompt. A source that raises, or takes half of the time
     # that is left, is passed over.
     statements: tuple[str, ...] = ()
     # After one failure more than that, all later tests fail. With a number, the program is not
