@@ -219,11 +219,8 @@ class Player:
     def time(self, records: list[dict], rollout: Rollout, items: list[dict], seed: int) -> None:
         """Add the speed, as a user of one problem at a time meets it, to the first problems."""
         play(rollout, items[:1], seed, 1, self.sampling)  # to warm up
-        for record in records:
-            number = record["item"]
-            if record["sample"] or number >= TIMED:
-                continue
-            item = items[number]
+        samples = len(records) // len(items)
+        for item, record in zip(items[:TIMED], records[::samples], strict=False):
             rollout.seconds.clear()
             turns = play(rollout, [item], seed, 1, self.sampling)
             tokens = sampled_tokens(itertools.chain(*turns))

@@ -18,9 +18,7 @@ from pandas import DataFrame, Series, concat, json_normalize
 
 from policies import Mistake
 from rewards import EQUAL
-from tasks import TASKS
 from training.items import digest
-from training.plugins import task_class
 from training.run_folder import ASIDE, read_args, read_json, read_records, run_folders, state
 
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
@@ -33,9 +31,7 @@ CAPTION = """\
 Means over seeds, and differences to the first group over pairs of runs with one seed, \
 with standard errors and .95 intervals of Student's t. \
 -: an error needs 2 seeds, whose values differ"""
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe, Ito
 WIDTH = 120  # of a terminal, in columns
-STYLES = ("-", "--", "-.", ":")  # they tell curves apart without colours, too
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -56,8 +52,6 @@ def read_run(directory: Path, defaults: dict) -> dict:
     flags = defaults | record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
-    if flags["task"] in TASKS and not flags["reward"]:  # an older run
-        flags["reward"] = task_class(flags["task"]).reward
     summary = read_json(directory, "summary.json")
     evaluation = read_json(directory, "eval.json")
     row = summary.get("after", {}) | {
@@ -236,18 +230,17 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
     It has a curve for each group: a mean over seeds, as far as all of them have come. It is a
     running mean, but for the ends, which have too few neighbours.
     """
+    from matplotlib import style
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
     if not metrics:
         raise Mistake("--out: no --metric is measured at every step, as return is")
+    style.use("tableau-colorblind10")
     figure = Figure((10, 4 * len(metrics)), layout="constrained")
     for number, metric in enumerate(metrics, 1):
         axes = figure.add_subplot(len(metrics), 1, number, xlabel="training batches")
         unit = ", share of the maximum" if metric.endswith("return") else ""
         axes.set_ylabel(f"{metric}{unit}\n(mean ± standard error over seeds)")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_prop_cycle(color=COLORS * len(STYLES), linestyle=STYLES * len(COLORS))
         for group in rows.index.unique(0):
             runs = rows["steps"].loc[group]
             seeds = {seed: steps.reindex(columns=[metric])[metric] for seed, steps in runs.items()}
