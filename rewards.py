@@ -46,7 +46,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from programs.extraction import Function, share_of
+from programs.extraction import share_of
 from programs.teams import Team, contributions, run, share_passed, team_parts, used_helpers
 from programs.texts import (
     ARXIV_LENGTHS,
@@ -212,18 +212,18 @@ def share_kept(team: Team, responses: list[str]) -> float:
     return sum(map(share_of, responses, kept)) / len(responses)
 
 
-def _looks_like_wrapper(function: Function | None) -> bool:
+def _looks_like_wrapper(definition: ast.stmt | None) -> bool:
     """Apply the paper's rule, by lines.
 
     A wrapper has no lines, or `return ... aux ...` alone, or `x = aux(...)` and then `return x`. A
     lambda counts as one line that returns its body.
     """
-    if function is None:
+    if isinstance(definition, ast.Assign) and isinstance(definition.value, ast.Lambda):
+        return "aux" in ast.unparse(definition.value.body)
+    if not isinstance(definition, ast.FunctionDef):
         return False
-    if isinstance(function, ast.Lambda):
-        return "aux" in ast.unparse(function.body)
-    documented = ast.get_docstring(function) is not None
-    match [ast.unparse(statement) for statement in function.body[documented:]]:
+    documented = ast.get_docstring(definition) is not None
+    match [ast.unparse(statement) for statement in definition.body[documented:]]:
         case []:
             return True
         case [line]:

@@ -34,15 +34,11 @@ def configured(mode: str | None, limit: int) -> Feedback | None:
         case None:
             return None
         case "plain":
-            return plain
+            return lambda item, responses: [""] * len(responses)
         case "tests":
             return functools.partial(tests, limit=limit)
         case _:
             raise Mistake(f"unknown --feedback {mode!r}: plain or tests")
-
-
-def plain(item: dict, responses: list[str]) -> list[str]:
-    return [""] * len(responses)
 
 
 def tests(item: dict, responses: list[str], limit: int) -> list[str]:
@@ -72,7 +68,7 @@ def _levels(team: teams.Team, names: list[str]) -> list[str]:
     for name in team:
         if name not in names:
             lines.append(f"{name}, a partner's: {_state(team[name])}")
-    if main in names and team[main].node:
+    if main in names and team[main].statements:
         lines += [_usage(team[main], main, helper) for helper in helpers]
     return lines
 
@@ -80,7 +76,7 @@ def _levels(team: teams.Team, names: list[str]) -> list[str]:
 def _state(part: Part) -> str:
     if part.broken:
         return "does not parse"
-    if part.node is None and not part.returns:
+    if not part.statements:
         return "missing"
     return "defined" if part.returns else "defined, but returns no value"
 

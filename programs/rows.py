@@ -55,11 +55,17 @@ def file_rows(path: str | None) -> list[tuple[int, dict]]:
     try:
         with (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
             rows: list = list(READERS[suffix](file))
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError, csv.Error) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        ValueError,
+        TypeError,
+        RecursionError,
+        csv.Error,
+    ) as error:
         why = getattr(error, "strerror", None) or error
         raise Mistake(f"cannot read {path}: {why}") from error
-    if not rows:
-        raise Mistake(f"{path} holds no rows: one for each problem is needed")
     for number, row in rows:
         if not isinstance(row, dict):
             raise Mistake(f"{path}, row {number}: an object with named fields is needed")
@@ -79,20 +85,8 @@ def fifths(rows: list, split: str) -> list:
     return rows[slice(*ends[split])]
 
 
-def _unique(fields: list[tuple]) -> dict:
-    """Return the dict of names and values. Mistake: a name comes twice, so a value is lost."""
-    row = dict(fields)
-    if len(row) < len(fields):
-        names = [name for name, _ in fields]
-        raise Mistake(f"field {max(names, key=names.count)!r} comes twice")
-    return row
-
-
 def _json(file) -> Iterator[tuple[int, object]]:
-    rows = json.load(file, object_pairs_hook=_unique)
-    if not isinstance(rows, list):
-        rows = [rows]
-    yield from enumerate(rows, 1)
+    yield from enumerate(json.load(file), 1)
 
 
 def _jsonl(file) -> Iterator[tuple[int, object]]:
@@ -100,7 +94,7 @@ def _jsonl(file) -> Iterator[tuple[int, object]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_unique)
+            row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise Mistake(f"row {number} is not one JSON object ({error})") from error
         yield number, row
@@ -108,20 +102,21 @@ def _jsonl(file) -> Iterator[tuple[int, object]]:
 
 def _csv(file) -> Iterator[tuple[int, dict]]:
     csv.field_size_limit(1 << 30)
-    reader = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), strict=True)
-    header = next(reader, [])
-    for number, values in enumerate(filter(None, reader), 1):
-        if len(values) != len(header):
+    text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+    reader = csv.DictReader(text, strict=True)
+    names = reader.fieldnames or []
+    if len({*names}) < len(names):
+        raise Mistake("two fields of the header have one name")
+    for number, row in enumerate(reader, 1):
+        if None in row or None in row.values():
             raise Mistake(f"row {number} has not the header's fields")
-        yield number, _unique(list(zip(header, values, strict=True)))
+        yield number, row
 
 
 def _parquet(file) -> Iterator[tuple[int, dict]]:
     from pyarrow import parquet
 
-    table = parquet.read_table(file)
-    _unique([(name, None) for name in table.column_names])
-    yield from enumerate(table.to_pylist(), 1)
+    yield from enumerate(parquet.read_table(file).to_pylist(), 1)
 
 
 READERS = {".json": _json, ".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

@@ -51,7 +51,7 @@ def classify(responses: list[str], item: dict) -> str:
 def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
     """Return the scheme of one main function."""
     part = extract(text, entry_point, helpers)
-    if part.node is None:
+    if not part.statements:
         return "other"
     tree = syntax_tree(part.source)
     last = {getattr(node, "name", node): node for node in tree.body}  # of functions of one name

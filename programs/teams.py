@@ -18,13 +18,12 @@ A part is measured by what the team passes without it. Three things take its pla
 The last two are tried on a program that passes all tests. programs/sandbox/observer.py does it.
 """
 
-import ast
 import atexit
 import dataclasses
 from collections.abc import Iterable
 
 from policies import Mistake
-from programs.extraction import Part, extract, part_names, syntax_tree
+from programs.extraction import Part, extract, part_names
 from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
@@ -72,8 +71,7 @@ SERVE = '__import__("observer").serve({!r})'
 TEST = "{main}.number = {number}\n{test}"
 REPORT = "raise ValueError({main}.report())"
 
-# No other stand-in for a part is tried after so many that do not end, or that took so long in all.
-MOST_HANGS = 5
+# No other stand-in for a part is tried after so many seconds, which five take that do not end.
 MOST_SECONDS = 10.0
 
 Team = dict[str, Part]  # by the name of the function, the main function last
@@ -111,11 +109,6 @@ def used_helpers(team: Team) -> list[str]:
     return [name for name in helpers if name in used]
 
 
-def verdict(item: dict, responses: list[str]) -> Verdict:
-    """Return the verdict of a team, whatever is missing or broken in its responses."""
-    return run(item, team_parts(item, responses))
-
-
 def run(item: dict, team: Team, may_fail: int | None = None) -> Verdict:
     """Return the verdict of the team's program. `Program` explains `may_fail`."""
     [verdict] = judged([program(item, team, may_fail)])
@@ -138,7 +131,6 @@ def program(item: dict, team: Team, may_fail: int | None = None) -> Program:
         tests=item["tests"],
         entry_point=main,
         setup=item.get("setup", ""),
-        own_process=not all(part.shareable for part in parts),
         statements=tuple(statements),
         may_fail=may_fail,
     )
@@ -189,25 +181,19 @@ def _observed(helper: str, item: dict, team: Team) -> tuple[bool, bool]:
     it may know a stand-in, and the helper adds nothing.
     """
     *_, main = team
-    literals = []
-    for node in ast.walk(syntax_tree(team[main].source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float):
-            literals.append(node.value)
-    watch = WATCH.format(helper, (*HELPER_STAND_INS, "tuple(args)"), MAIN_STAND_INS, literals)
-    statements: list[str] = []
-    for name in [*used_helpers(team), main]:
-        statements += team[name].statements
-        if name == helper:
-            statements.append(watch)
-    statements.append(SERVE.format(main))
+    trivial = (*HELPER_STAND_INS, "tuple(args)")
+    watch = WATCH.format(helper, trivial, MAIN_STAND_INS, team[main].source)
+    observed = dict(team)
+    for name, statement in ((helper, watch), (main, SERVE.format(main))):
+        statements = (*team[name].statements, statement)
+        observed[name] = dataclasses.replace(team[name], statements=statements)
     count = len(item["tests"])
     tests = [
         TEST.format(main=main, number=number, test=test)
         for number, test in enumerate(item["tests"])
     ]
     observing = dataclasses.replace(
-        program(item, team),
-        statements=tuple(statements),
+        program(item, observed),
         tests=(*tests, REPORT.format(main=main), *tests),
         may_fail=1,  # the report
     )
@@ -224,16 +210,13 @@ def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -
     the sandbox reuses these verdicts for all partners.
     """
     q = 0.0
-    hangs = 0
     seconds = 0.0
     may_fail = 0 if p == 1 else None  # with p = 1, only q = 1 makes a difference
     for stand_in in stand_ins:
         verdict = run(item, team | {name: stand_in}, may_fail)
         q = max(q, share_passed(verdict))
         seconds += verdict.seconds
-        if verdict.outcome == "timeout":
-            hangs += 1
-        if q >= p or hangs == MOST_HANGS or seconds > MOST_SECONDS:
+        if q >= p or seconds > MOST_SECONDS:
             break  # the part adds nothing, or nothing more can be said about it
     return contribution(p, q)
 
@@ -261,8 +244,8 @@ def _stand_in(name: str, team: Team, first: str, expression: str, *helpers: str)
     """
     source = STAND_IN.format(name=name, first=first, expression=expression)
     part = team[name]
-    if not part.beside:
-        return Part((source,), reads=frozenset(helpers), shareable=True)
+    if len(part.statements) == 1:  # its own function
+        part = Part()
     return dataclasses.replace(
         part, statements=(*part.statements, source), reads=part.reads.union(helpers)
     )

@@ -241,8 +241,7 @@ ITEMS = 'return [{"task_id": split}]'
 SPOILED = [  # what is done, the command, what is named
     (rows(cut_off=20), DATA, "x.jsonl: row 5 is not one JSON object"),
     (rows(3, test=None), DATA, "x.jsonl, row 3: field 'test' is missing"),
-    (text("x.jsonl", '{"a": [{"b": 1, "b": 2}]}'), DATA, "(field 'b' comes twice)"),
-    (text("x.csv", "a,b,a\n\n1,2,3\n"), f"{DATA[:-5]}csv", "x.csv: field 'a' comes twice"),
+    (text("x.csv", "a,b,a\n\n1,2,3\n"), f"{DATA[:-5]}csv", "x.csv: two fields of the header"),
     (rows(3, prompt="\ud800"), DATA, "x.jsonl, row 3: 'utf-8' codec can't encode"),
     (rows(5, prompt=LONG), DATA, "a prompt has"),
     (task('__file__ + ":reward"', "None"), MINE, "but None: give --reward, or a maximum to a"),

@@ -219,7 +219,7 @@ def test_a_row_whose_imports_the_sandbox_lacks_is_refused():
     test = "import numpy, os.path\n" + ROWS[0]["test"]
     assert code_item(ROWS[0] | {"test": test})  # no test needs it
     test = test.replace("assert", "assert numpy.allclose(2, 2) and")
-    with pytest.raises(ValueError, match="its tests import numpy, which the sandbox"):
+    with pytest.raises(ValueError, match=r"cannot be given .*: No module named 'numpy'"):
         code_item(ROWS[0] | {"test": test})
 
 

@@ -36,7 +36,7 @@ def test_a_partner_s_function_is_out_of_reach():
 
 KEPT = [  # what a function needs, and what shows it
     ("import os\nfrom functools import cache\n@cache\ndef aux(x):\n    return x", ["import os"]),
-    ("from math import *\nT = {}\nT.update(a=3)\ndef aux(x):\n    return T[x]", []),
+    ("T = {}\nT.update(a=3)\ndef aux(x):\n    return T[x]", []),
     ("T = []\ndef put(x):\n    T.append(x)\nput(1)\ndef aux(x):\n    return T", []),
     (f"{PLAIN}\nresult = aux(3)\nprint(result)\nassert aux(2)", ["result", "print", "assert"]),
     (f"{PLAIN}\ndef odd(x):\n    return not aux(x)", ["def odd"]),
@@ -107,45 +107,6 @@ def test_any_text_gets_an_answer_in_bounded_time(name):
     part = extract(text, "aux", SOLVE)
     assert 0 <= share_of(text, part.kept) <= 1
     assert time.process_time() - start < 10
-
-
-TAME = [
-    "return sum(sorted(x)) or [y.upper() for y in x if y.isdigit()]",
-    "from collections import Counter\nreturn Counter(x).most_common(1)[0]",
-    "import math\nimport re\nreturn math.sqrt(len(re.findall('a', x)))",
-    "try:\n    return int(x)\nexcept ValueError as error:\n    return str(error)",
-    "match x:\n    case [first, *_] | {'a': first}:\n        return first",
-]
-WILD = [  # each leads to something that two modules of one process share
-    "import sys\nreturn x",
-    "import collections.abc\nreturn x",
-    "from re import enum\nreturn x",
-    "import re\nreturn re.enum",
-    "import math\nmath.pi = 3\nreturn x",
-    "import math\nfor math.pi in x:\n    return x",
-    "import math\ndel math.pi\nreturn x",
-    "from . import y\nreturn x",
-    "return getattr(x, 'a')",
-    "f = setattr\nreturn f(x, 'a', 1)",
-    "return __builtins__",
-    "return x.__class__",
-    "return (y for y in x).gi_frame",
-    "class A:\n    pass\nreturn A()",
-    "return type('A', (), {})",
-    "match x:\n    case object(__class__=c):\n        return c",
-    "f'{x.__class__}'\nreturn x",
-    "def getattr(y):\n    return y\nreturn x",
-    "async def f():\n    pass\nreturn f()",
-    "return '{0.__init__.__globals__}'.format(x)",
-    "return str.format(x, sum)",
-    "f = x.format_map\nreturn f({'a': sum})",
-]
-
-
-@pytest.mark.parametrize("body", TAME + WILD)
-def test_what_outlasts_no_module_is_shareable(body):
-    text = "def aux(x):\n" + textwrap.indent(body, "    ")
-    assert extract(text, "aux", SOLVE).shareable is (body in TAME)
 
 
 def test_two_threads_may_parse_at_once():

@@ -5,7 +5,6 @@ text and no thread can upset them.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from textwrap import indent
 
 import pytest
 from code_pairs import (
@@ -77,16 +76,14 @@ def test_garbage_scores_the_minimum(name):
         assert set(code(*team).values()) == {0.0}
         if name != "nothing returned":  # the paper's reward looks for the word return
             assert set(rewards.code_paper(SQUARES, team).values()) == {0.0}
-    assert not any(teams.verdict(SQUARES, [text, text]).passed)
+    assert not any(teams.run(SQUARES, teams.team_parts(SQUARES, [text, text])).passed)
 
 
 def test_one_agent_writes_both():
     both = EVEN + FILTERED
-    attempt = f"try:\n{indent(both, '    ')}finally:\n    pass\n"
     cut = both + "def solve(xs):\n    return ("
     for text, worth in (
         (both, 4.0),
-        (attempt, 4.0 - 2 * thrown(both, attempt)),
         (FILTERED, 0.6 + 0.5 + 0.2),
         (cut, 4.0 - 2 * thrown(both, cut)),  # no partner shares in it
         (both[:-9], 0.4),
@@ -150,14 +147,6 @@ def aux(x):
 ---
 def solve(xs):
     return sum(x * x for x in xs if aux(x))
-=== annotations that nobody reads: 4
-from __future__ import annotations
-def aux(x):
-    return x % 2 == 0
----
-from __future__ import annotations
-def solve(xs: X):
-    return sum(x * x for x in xs if aux(x))
 === a constant table: 4
 def aux():
     return '02468'
@@ -194,13 +183,6 @@ def aux(digits):
 ---
 def solve(xs):
     return aux(' '.join(str(x) for x in xs if x % 2 == 0))
-=== under another name: 4
-def aux(x):
-    return x % 2 == 0
----
-from partner import aux as even
-def solve(xs):
-    return sum(x * x for x in xs if even(x))
 === imports that nobody reads, and its documentation: 4
 def aux(x):
     'Even?'
@@ -280,9 +262,10 @@ def test_what_does_not_end_is_no_evidence(monkeypatch):
     item = SQUARES | {"tests": ["assert solve([]) == 97"]}
     team = teams.team_parts(item, ["def aux(n):\n    return 2 * (n > 96)\n", search])
     runs = watch(monkeypatch, teams, "run")
-    assert teams._added("aux", item, team, teams.helper_stand_ins("aux", team), 1.0) == 1.0
-    # the fifth that does not end
-    assert len(runs) == teams.HELPER_STAND_INS.index("args[-1]")
+    monkeypatch.setattr(teams, "MOST_SECONDS", 0.5)
+    stand_ins = teams.helper_stand_ins("aux", team)
+    assert teams._added("aux", item, team, stand_ins, 1.0) == 1.0
+    assert len(runs) < len(stand_ins)
 
 
 # helper, main, p and c: the empty list's test needs no helper, so c is (p - 0.2) / 0.8. The values

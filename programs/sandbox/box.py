@@ -27,15 +27,17 @@ change. The program calls its own copy. An instance of a class that setup define
 or compared. If setup or a test changes anything outside its own names, later programs see the
 change.
 
-Verdicts do not depend on earlier programs. Every program gets a fresh fork (`Program` names the
+Verdicts do not depend on earlier programs. Every program gets a fresh fork (`shareable` names the
 exception), and hashing and `random` are seeded. docs/sandbox.md lists which system contains what.
 """
 
 import contextlib
 import functools
+import itertools
 import json
 import math
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -80,19 +82,13 @@ PROBE = "import os, resource, socket\ndef enter(way): exec(way)"
 
 @dataclass(frozen=True)
 class Program:
-    """A program to be judged.
-
-    Programs that share a process run in a new module each, and take a fifth of the time. The caller
-    must know that nothing they do outlasts their module (`Part.shareable` in extraction.py).
-    """
+    """A program to be judged."""
 
     code: str  # runs after `statements`; the program fails if it raises
     tests: tuple[str, ...]  # statements that call `entry_point`, each complete in itself
     entry_point: str
     setup: str = ""  # trusted code that both the tests and the program need
-    own_process: bool = True
-    # Sources that run one by one, as at a prompt. A source that raises, or takes half of the time
-    # that is left, is passed over.
+    # Sources that run one by one, as at a prompt. A source that raises is passed over.
     statements: tuple[str, ...] = ()
     # After one failure more than that, all later tests fail. With a number, the program is not
     # loaded again after a hang or a crash.
@@ -100,6 +96,27 @@ class Program:
 
     def __post_init__(self):
         object.__setattr__(self, "tests", tuple(self.tests))
+
+
+# A program that shares a process may use these attributes, methods of plain data.
+DATA = (str, bytes, list, tuple, dict, set, int, float, complex)
+ATTRIBUTES = set(itertools.chain(*map(dir, DATA))) - {"format", "format_map"}
+OUTWARD = """import class async await case eval exec compile open input globals locals vars dir type
+getattr setattr delattr object super breakpoint help memoryview"""
+LEADS_OUT = set(OUTWARD.split())
+
+
+def shareable(program: Program) -> bool:
+    """Return whether a program can share a process: a second run in it would not notice the first.
+
+    It runs in a module of its own there, and takes a fifth of the time. The rule reads words, also
+    those of texts, since "{0.__globals__}" reads an attribute. Without imports, classes, special
+    names and unknown attributes no program reaches a mutable object of another module.
+    """
+    source = "\n".join([program.code, *program.statements])
+    attributes = re.findall(r"\.([^\W\d]\w*)", source)
+    is_inward = "__" not in source and LEADS_OUT.isdisjoint(re.findall(r"\w+", source))
+    return is_inward and ATTRIBUTES.issuperset(attributes)
 
 
 @dataclass(frozen=True)
@@ -112,8 +129,7 @@ class Verdict:
     seconds: float  # that count, as the limits of a Sandbox
 
 
-CGROUPS = Path("/sys/fs/cgroup")
-QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # versions 2 and 1
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container
 
 
 def cores() -> int:
@@ -124,12 +140,9 @@ def cores() -> int:
     count = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         count = len(os.sched_getaffinity(0))
-    for files in QUOTAS:
-        with contextlib.suppress(OSError, ValueError):  # another version, or no quota ("max")
-            texts = [(CGROUPS / file).read_text("utf-8") for file in files]
-            quota, period = map(int, " ".join(texts).split())
-            if quota > 0:
-                count = min(count, math.ceil(quota / period))
+    with contextlib.suppress(OSError, ValueError):  # another system, or no quota ("max")
+        quota, period = map(int, QUOTA.read_text("utf-8").split())
+        count = min(count, math.ceil(quota / period))
     processes = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("WORLD_SIZE") or 1
     return max(count // int(processes), 1)
 
@@ -240,7 +253,7 @@ class Sandbox(contextlib.AbstractContextManager):
         for _ in range(2):
             worker = self._worker()
             try:
-                reply = worker.ask([*vars(program).values()])
+                reply = worker.ask([*vars(program).values(), not shareable(program)])
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
                 with self._lock:
                     del self._workers[threading.get_ident()]

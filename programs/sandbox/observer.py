@@ -10,7 +10,6 @@ main, is defined. Its tests are then
 An outcome is a value or an exception. programs/teams.py says what for.
 """
 
-import contextlib
 import copy
 import functools
 import itertools
@@ -18,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 RECORDED = 1_000  # outcomes of a test that are kept
-COMPARED = 50  # outcomes by which two tests are compared
 PATIENCE = 10  # the outcomes of a test are given so many times; then the helper raises
 LOADING = -1  # number of what is no test
 SMALL = 6  # characters of a value that is written as fast as a call: aux(x)
@@ -52,10 +50,8 @@ def copied(value, others: dict | None = None):
 def changed(value):
     """Return a copy of plain data whose numbers and texts are others."""
     match value:
-        case bool():
-            return not value
         case int() | float():
-            return value + 1
+            return 1 - value  # of a truth value, too
         case str():
             return "".join(chr(ord(character) ^ 1) for character in value)
         case dict():
@@ -88,6 +84,13 @@ class Raised(Value):
         raise self.value
 
 
+def form_of(expression, *arguments) -> str | None:
+    try:
+        return repr(expression(*arguments))
+    except Exception:
+        return None
+
+
 def acts(value) -> bool:
     """Return whether a value does something: a function, an iterator, an object of the program."""
     if type(value).__module__ == "solution":
@@ -95,84 +98,58 @@ def acts(value) -> bool:
     return callable(value) or isinstance(value, Iterator)
 
 
-class Answers:
-    """Compare main's answers with the first or the last value that its helper gave.
-
-    `views` are expressions of the value that have been the answer to every call so far. `forms` are
-    of the helper's arguments, by name. `work` has the names of arguments that are not trivial
-    functions of main's arguments.
-    """
-
-    def __init__(self, place: int, views: list):
-        self.place = place  # of the value among those of a call of main
-        self.views = views
-        self.forms = defaultdict(set)
-        self.work: set = set()
-
-    def compare(self, answer: str, value) -> None:
-        """Keep the views of a value that are main's answer to a call."""
-        views = []
-        for view in self.views:
-            with contextlib.suppress(Exception):
-                if repr(view(value)) == answer:
-                    views.append(view)
-        self.views = views
-
-    def add(self, arguments: dict, trivial: set[str]) -> None:
-        for name, form in arguments.items():
-            self.forms[name].add(form)
-            if form not in trivial:
-                self.work.add(name)
-
-    def is_given(self) -> bool:
-        """Return whether a helper gives the answer for arguments that take no work.
-
-        An argument that is always the same takes no work, such as a password.
-        """
-        return bool(self.views) and all(len(self.forms[name]) == 1 for name in self.work)
+def call(space: dict, name: str, function, args: tuple, kwargs: dict) -> tuple:
+    """Return what a function returned, and what it raised. Its calls of itself are not observed."""
+    shown = space[name]
+    space[name] = function
+    try:
+        return function(*args, **kwargs), None
+    except Exception as error:
+        return None, error
+    finally:
+        space[name] = shown
 
 
 class Observer:
     """Observes one helper of a program.
 
     `trivial` are expressions of `args`, a list of arguments, and `x`, one of them, that take no
-    work. `views` are expressions of `value`, the result of a helper. `known` are numbers and texts
-    that main's author wrote.
+    work. `views` are expressions of `value`, the result of a helper. `source` is that of main.
     """
 
-    def __init__(self, space: dict, trivial: list, views: list, known: list):
+    def __init__(self, space: dict, helper: str, trivial: list, views: list, source: str):
         self.space = space
         self.trivial = [function_of(f"lambda args, x: {expression}") for expression in trivial]
-        views = [function_of(f"lambda value: {expression}") for expression in views]
-        self.answers = [Answers(0, views), Answers(-1, views)]
-        self.known = known
-        self.outcomes: dict[int, list] = {}  # by test
+        self.views = [function_of(f"lambda value: {expression}") for expression in views]
+        self.source = source
+        self.number = LOADING
+        self.outcomes: dict[int, list] = {LOADING: []}  # by test
         self.calls: list[tuple] = []  # of the helper by main: forms of its arguments, value
+        self.served: list[tuple] = []  # calls of main: arguments, answer, calls of the helper
         self.replaying = False
-        self.test(LOADING)
-
-    def watch(self, helper: str) -> None:
-        function = self.space[helper]
+        function = space[helper]
 
         def shown(*args, **kwargs):
             arguments = dict(enumerate(args)) | kwargs
-            forms = {name: repr(value) for name, value in arguments.items()}
             if self.replaying:
-                self.calls.append((forms, None))
+                self.calls.append(())
                 return next(self.play).replayed(arguments, self.change)
-            self.space[helper] = function  # its calls of itself are its own affair
-            try:
-                value = function(*args, **kwargs)
-            except Exception as error:
-                self.record(Raised(error, {}), forms, error.args[0] if error.args else None)
-                raise
-            finally:
-                self.space[helper] = shown
+            forms = {name: repr(value) for name, value in arguments.items()}
+            value, error = call(space, helper, function, args, kwargs)
+            if error:
+                outcome = Raised(error, {})
+                value = next(iter(error.args), None)
+            else:
+                outcome = Value(value, arguments)
             seen = None if isinstance(value, Iterator) else copied(value)  # it may be endless
-            self.record(Value(value, arguments), forms, seen)
+            self.calls.append((forms, seen))
+            if len(self.outcomes[self.number]) < RECORDED:
+                self.outcomes[self.number].append(outcome)
+            if error:
+                raise error
             return value
 
-        self.space[helper] = shown
+        space[helper] = shown
 
     def serve(self, main: str) -> None:
         function = self.space[main]
@@ -182,15 +159,13 @@ class Observer:
                 self.test(vars(shown).pop("number"))
             given = copied([*args, *kwargs.values()])
             self.calls = []
-            self.space[main] = function
-            try:
-                answer = function(*args, **kwargs)
-            except Exception as error:
-                self.take_down(error, given)
-                raise
-            finally:
-                self.space[main] = shown
-            self.take_down(answer, given)
+            answer, error = call(self.space, main, function, args, kwargs)
+            if not self.replaying:  # the first and the last call of the helper
+                self.served.append((given, repr(error or answer), self.calls[:1] + self.calls[-1:]))
+            elif self.outcomes[self.number] and not self.calls:  # main remembers an answer
+                raise Unknown
+            if error:
+                raise error
             return answer
 
         shown.report = self.report
@@ -205,75 +180,69 @@ class Observer:
         else:
             self.outcomes[number] = []
 
-    def record(self, outcome: Value, forms: dict, value) -> None:
-        outcomes = self.outcomes[self.number]
-        if len(outcomes) < RECORDED:
-            outcomes.append(outcome)
-        self.calls.append((forms, value))
+    def gives_answer(self, place: int) -> bool:
+        """Return whether main's answers are what its helper gave, for arguments that take no work.
 
-    def take_down(self, answer, given: list) -> None:
-        """Compare main's answer to a call with what its helper gave it."""
-        if self.replaying:
-            if self.outcomes[self.number] and not self.calls:  # main remembers an answer
-                raise Unknown
-            return
-        for side in self.answers:
-            if not self.calls:
-                side.views = []
-            if side.views:
-                arguments, value = self.calls[side.place]
-                side.compare(repr(answer), value)
-            if side.views:
-                side.add(arguments, self.without_work(given))
+        `place` is 0 for the helper's first value in each call of main, and -1 for its last one. An
+        argument takes no work if it is a trivial function of main's arguments, or always the same,
+        such as a password.
+        """
+        views = self.views
+        forms = defaultdict(set)  # of the helper's arguments, by name
+        work = set()  # names of arguments
+        for given, answer, calls in self.served:
+            if not calls:
+                return False
+            arguments, value = calls[place]
+            views = [view for view in views if form_of(view, value) == answer]
+            if not views:
+                return False
+            for name, form in arguments.items():
+                forms[name].add(form)
+                if self.takes_work(form, given):
+                    work.add(name)
+        return all(len(forms[name]) == 1 for name in work)
 
-    def without_work(self, given: list) -> set[str]:
-        """Return the forms of what takes no work, for main's arguments."""
-        forms = set()
+    def takes_work(self, form: str, given: list) -> bool:
+        """Return whether an argument of this form is no trivial function of main's arguments."""
         for expression, place in itertools.product(self.trivial, range(len(given))):
             args = copied(given)
-            with contextlib.suppress(Exception):
-                forms.add(repr(expression(args, args[place])))
-        return forms
+            if form_of(expression, args, args[place]) == form:
+                return False
+        return True
 
     def start_replay(self) -> None:
-        """Let the helper give the outcomes of the test that differs most from this one."""
+        """Let the helper give the outcomes of the first test that has others than this one."""
         forms = {}
         for test, outcomes in self.outcomes.items():
             if outcomes and test != LOADING:
-                forms[test] = [outcome.form for outcome in outcomes[:COMPARED]]
+                forms[test] = [outcome.form for outcome in outcomes]
         if not forms:
             raise Unknown
-        own = forms.get(self.number, [])
-
-        def difference(test: int) -> int:
-            return sum(a != b for a, b in itertools.zip_longest(own, forms[test]))
-
-        most = max(forms, key=difference)
+        own = forms.get(self.number)
+        other = next((test for test in forms if forms[test] != own), self.number)
         kinds = set().union(*forms.values())
         is_constant = len(kinds) == 1
-        is_same = is_constant or difference(most) == 0
-        is_small = is_constant and self.is_small(self.outcomes[most][0])
+        value = self.outcomes[other][0].value
+        form = forms[other][0]
+        is_short = isinstance(value, int | float) or len(form) <= SMALL
+        # Main's author writes it as fast as a call, or wrote it.
+        is_small = is_constant and (is_short or form in self.source)
+        is_same = is_constant or other == self.number
         self.change = is_same and not is_small and "<argument" not in str(kinds)
-        self.play = itertools.chain(*[self.outcomes[most]] * PATIENCE)
-
-    def is_small(self, outcome: Value) -> bool:
-        """Return whether main's author writes a value as fast as a call, or wrote it."""
-        value = outcome.value
-        is_short = isinstance(value, int | float) or len(outcome.form) <= SMALL
-        return is_short or value in self.known
+        self.play = itertools.chain(*[self.outcomes[other]] * PATIENCE)
 
     def report(self) -> str:
         """Return "main" if main adds nothing to what its helper gives. From here on, replay."""
         self.replaying = True
-        return "main" if any(answer.is_given() for answer in self.answers) else ""
+        return "main" if self.gives_answer(0) or self.gives_answer(-1) else ""
 
 
-def watch(space: dict, helper: str, *expressions: list) -> None:
+def watch(*arguments) -> None:
     """Observe a helper. `serve` takes the observer from there."""
     global observer
     observer = None
-    observer = Observer(space, *expressions)
-    observer.watch(helper)
+    observer = Observer(*arguments)
 
 
 def serve(main: str) -> None:

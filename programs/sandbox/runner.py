@@ -5,7 +5,6 @@ its objects.
 """
 
 import builtins
-import contextlib
 import functools
 import json
 import os
@@ -156,10 +155,7 @@ def rebuilt(base: str, text: str) -> BaseException:
         error_type = Exception
     elif issubclass(error_type, StopIteration | StopAsyncIteration | GeneratorExit):
         error_type = RuntimeError  # it would end a loop of the test
-    for parent in error_type.__mro__:  # a UnicodeDecodeError cannot be made from a text alone
-        with contextlib.suppress(TypeError):
-            error = parent(text)
-            break
+    error = error_type.__new__(error_type, text)  # a UnicodeDecodeError takes more than a text
     error.shown = f"{error_type.__name__}: {text}".removesuffix(": ")
     return error
 
@@ -254,7 +250,7 @@ class TestRunner:
             return outcomes.get(type(error), "error"), shown(error)
         return late if self.rang else OK
 
-    def verdict(self, code, tests, entry_point, setup, own_process, statements, may_fail) -> dict:
+    def verdict(self, code, tests, entry_point, setup, statements, may_fail, own_process) -> dict:
         """Return a Verdict's fields, or {"setup": error}."""
         # Programs never see the tests, so they cannot foresee what setup and tests draw.
         random.seed(repr((setup, tests)))
@@ -338,8 +334,7 @@ class TestRunner:
             if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
                 os._exit(NOT_READY)
         candidate.programs += 1
-        seconds = self.seconds_left()
-        load = self.attempt(seconds, candidate.ask, "load", *self.program, seconds)
+        load = self.attempt(self.seconds_left(), candidate.ask, "load", *self.program)
         if load[0] not in ENDED:
             candidate.end()
         return candidate, load

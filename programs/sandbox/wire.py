@@ -16,10 +16,6 @@ NOT_READY = 75  # a runner's exit status if its zygote or a fresh candidate fail
 DEPTH = 200
 
 
-def pairs(value: dict) -> list:
-    return [[key, item] for key, item in dict.items(value)]
-
-
 def unpair(flat: list) -> dict:
     return {key: item for key, item in flat}  # noqa: C416  dict() would walk a huge range
 
@@ -30,8 +26,8 @@ CODEC = {  # by type: (tag, function to a text or to parts, type of the flat for
     set: ("s", set.__iter__, list, set),
     frozenset: ("f", frozenset.__iter__, list, frozenset),
     collections.deque: ("q", collections.deque.__iter__, list, collections.deque),
-    dict: ("d", pairs, list, unpair),
-    collections.Counter: ("C", pairs, list, lambda flat: collections.Counter(unpair(flat))),
+    dict: ("d", dict.items, list, unpair),
+    collections.Counter: ("C", dict.items, list, lambda flat: collections.Counter(unpair(flat))),
     bytes: ("b", bytes.hex, str, bytes.fromhex),
     bytearray: ("B", bytearray.hex, str, bytearray.fromhex),
     Decimal: ("D", Decimal.__str__, str, Decimal),

@@ -75,7 +75,7 @@ def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
 
 def main() -> None:
     # A parent may have left these ignored or blocked.
-    for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGPROF, signal.SIGVTALRM):
+    for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGVTALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     memory_mb, test_timeout, total_timeout, restarts, kernel_locks = json.loads(sys.argv[1])

@@ -50,7 +50,7 @@ def aux(x):
     """So:
     ```
     aux(2)
-```
+    ```
     """
     return x % 2 == 0
 ```
@@ -122,23 +122,6 @@ aux = 3
 ```python
 PLAIN```
 It's short.
-=== a block quote
-> ```python
-> def aux(x):
->     return x % 2 == 0
-> ```
-=== a quote without a fence
-Bob wrote
-> def aux(x):
->     return x % 2 == 0
-=== prompts
->>> def aux(x):
-...     return x % 2 == 0
-...
->>> aux(2)
-True
-=== a one-line tag
-<answer>def aux(x): return x % 2 == 0</answer>
 === a tag
 <answer>
 PLAIN
@@ -217,10 +200,6 @@ PLAIN
 
 from my_module import aux
 print(aux(2))
-=== annotations that nobody reads: assert aux(3) == 3
-from __future__ import annotations
-def aux(x: X) -> Y:
-    return x
 === a class: assert aux(3).x == 3
 class aux:
     def __init__(self, x):
@@ -248,13 +227,6 @@ assert aux(3), 'odd'
 PLAIN
 while True:
     print(aux(input()))
-=== a block set in, after prose
-Here it is:
-
-    def aux(x):
-        return x % 2 == 0
-
-That's it.
 === a function in a string that is cut
 PLAIN
 
@@ -265,14 +237,6 @@ def aux(x):
 PLAIN
 from math import sqrt as aux
 aux = None
-=== in one block with the partner's
-try:
-    def aux(x):
-        return x % 2 == 0
-    def solve(xs):
-        return aux(xs)
-except Exception:
-    pass
 === exit before it
 import sys
 print('usage')
@@ -287,9 +251,6 @@ def cases():
         "indented": ("    def aux(x):\n        return x % 2 == 0\n", EVEN),
         "carriage returns": ("```python\r\ndef aux(x):\r\n    return x % 2 == 0\r\n```", EVEN),
         "a long fence": (f"```python\n{PLAIN}\n```\n{'word ' * 4_001}", EVEN),
-        "no-break spaces": (PLAIN.replace(" ", "\u00a0"), EVEN),
-        "zero-width spaces": ("\u200b" + PLAIN.replace("return", "return\u200b"), EVEN),
-        "a byte-order mark": ("\ufeff" + PLAIN, EVEN),
     }
     for head, response in blocks(RESPONSES):
         name, _, test = head.partition(": ")

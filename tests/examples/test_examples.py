@@ -118,7 +118,7 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature(tmp_path):
     assert "def half" in item["setup"]  # a test calls it
     assert "other" not in item["setup"]
     assert len(item["tests"]) == 2
-    assert all(teams.verdict(item, [item["solution"]]).passed)
+    assert all(teams.run(item, teams.team_parts(item, [item["solution"]])).passed)
 
 
 @pytest.mark.parametrize(

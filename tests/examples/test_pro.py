@@ -59,7 +59,7 @@ def test_a_pro_problem_has_two_functions(name):
     assert task.begin(0, item) == f"```python\ndef {helper}(x):\n"
     begun = f"```python\nfrom partner import {helper}\n\n\ndef {entry}"
     assert task.begin(1, item).startswith(begun)
-    assert all(teams.verdict(item, [item["solution"]]).passed)
+    assert all(teams.run(item, teams.team_parts(item, [item["solution"]])).passed)
 
 
 def test_a_pro_task_has_its_splits(tmp_path):
