@@ -4,7 +4,7 @@ Only the chat template makes control tokens. A prompt is never cut.
 """
 
 import functools
-import json
+import itertools
 import math
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,8 +16,11 @@ from policies import Mistake
 
 Prompt = str | list[dict]  # a text, or the messages of a chat
 
-BEFORE = ("x", "\n", ".", "0")  # texts after which another is encoded
-MARK = "\ufdd0"  # where a text is cut before it is encoded: a noncharacter, which no text has
+START = ("",)  # what is before the beginning of a prompt
+BEFORE = ("x", "\n", ".", "0", "")  # texts after one of which another is encoded
+# Noncharacters, which no text has.
+MARK = "\ufdd0"  # where a text is cut before it is encoded
+END = "\ufdd1"  # the end of a message's text
 BROKEN = "\ufffd"  # what decoders write for a part of a character
 
 
@@ -31,8 +34,13 @@ class Codec:
     def __init__(self, model, tokenizer, template_args: dict):
         config = model.config.get_text_config()
         self.tokenizer = tokenizer
-        # Tokens that a prompt and its response may have together: the model's positions limit them.
+        # Tokens that a prompt and its response may have together: the model's positions limit them,
+        # and long-rope's original length. Beyond it all tokens are turned by other angles, also the
+        # ones that were sampled before.
         self.context = getattr(config, "max_position_embeddings", None) or math.inf
+        rotation = getattr(config, "rope_parameters", None) or {}
+        if rotation.get("rope_type") == "longrope":
+            self.context = rotation["original_max_position_embeddings"]
         self.eos = eos_tokens(model, tokenizer)
         self.stops: list[str] = []  # texts that end a response, too
         self.template_args = template_args  # what the chat template gets beside the messages
@@ -70,39 +78,42 @@ class Codec:
             text = prompt
             if begun:
                 text = f"{prompt}\n\n{begun}"
-            return self.opening + self.literal(text, goes_on=False)
-        messages = prompt
+            return self.opening + self.literal(text, START)
         if isinstance(prompt, str):
-            messages = [{"role": "user", "content": prompt}]
-        if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
+            prompt = [{"role": "user", "content": prompt}]
+        try:
+            messages = [message | {"content": content_of(message)} for message in prompt]
+        except (AttributeError, KeyError, TypeError) as error:
             raise Mistake(
-                f"a prompt has to be a text or a list of chat messages, not {prompt!r:.60}"
-            )
+                "a prompt has to be a text or a list of chat messages whose content is text, not "
+                f"{prompt!r:.200}"
+            ) from error
         if not self.template:
             raise Mistake(
                 "--chat-template, or a prompt of chat messages: the model has no chat template, or "
                 "several without a default: give --no-chat-template, or take the instruction-tuned "
                 "model"
             )
-        guarded = []
         for message in messages:
-            texts = message | {"content": content_of(message)}
-            guarded.append({name: self.guarded(text) for name, text in texts.items()})
+            for name, text in message.items():
+                message[name] = self.guarded(text)
         options = {"add_generation_prompt": True, **self.template_args}
-        text = render(self.tokenizer, guarded, self.date, **options)
-        return self.pieces(text, split=False, goes_on=False) + self.literal(begun)
+        text = render(self.tokenizer, messages, self.date, **options)
+        return self.pieces(text, False, START) + self.literal(begun)
 
-    def literal(self, text: str, goes_on: bool = True) -> list[int]:
-        """Return a text's token ids, none of them a control token. goes_on: a text is before it."""
-        return self.pieces(self.guarded(text), True, goes_on)
+    def literal(self, text: str, before: Sequence[str] = BEFORE) -> list[int]:
+        """Return a text's token ids, none of them a control token. before: see BEFORE."""
+        return self.pieces(self.guarded(text), True, before)
 
     def guarded(self, text: str) -> str:
         """Return a text with cuts in what it spells of control tokens.
 
         So a spelling is encoded by characters. Raise Mistake where a token has another spelling.
         """
-        if not isinstance(text, str):
-            raise Mistake(f"a chat's message has to hold texts, not {text!r:.200}")
+        try:
+            text.encode()  # no tokenizer takes half of a surrogate pair
+        except (AttributeError, UnicodeError) as error:
+            raise Mistake(f"a prompt has to hold texts in Unicode, not {text!r:.200}") from error
         while tokens := self.controls.keys() & self.plain(text, split=False):
             spelling = self.controls[min(tokens)]
             if spelling not in text:
@@ -110,12 +121,12 @@ class Codec:
             text = text.replace(spelling, MARK.join(spelling))
         return text
 
-    def pieces(self, text: str, split: bool, goes_on: bool) -> list[int]:
+    def pieces(self, text: str, split: bool, before: Sequence[str]) -> list[int]:
         """Return the token ids of a text with cuts."""
         ids = []
         for piece in text.split(MARK):
-            ids += self.continued(piece, split) if goes_on else self.plain(piece, split)
-            goes_on = True
+            ids += self.continued(piece, split, before)
+            before = BEFORE
         return ids
 
     def plain(self, text: str, split: bool) -> list[int]:
@@ -123,19 +134,19 @@ class Codec:
         batch = self.tokenizer(text, add_special_tokens=False, split_special_tokens=split)
         return batch["input_ids"]
 
-    def continued(self, text: str, split: bool) -> list[int]:
+    def continued(self, text: str, split: bool, texts_before: Sequence[str]) -> list[int]:
         """Return the token ids of a text before which something stands.
 
         Tokenizers like Llama 2's put a space before the beginning of a text. So it is encoded after
         another, whose tokens are cut off. These have to be the first tokens: then the others are of
-        this text alone, and as they are without a beginning.
+        this text alone, and as they are without a beginning. Nothing ("") always is such a text.
         """
-        for before in BEFORE:
+        for before in texts_before:
             first = self.plain(before, True)
             ids = self.plain(before + text, split)
             if before in self.decode(first) and ids[: len(first)] == first:
-                return ids[len(first) :]
-        return self.plain(text, split)
+                break
+        return ids[len(first) :]
 
     @property
     def template(self) -> str:
@@ -219,17 +230,15 @@ class Codec:
         each other from 0 to the text's end. Ends of a sequence write nothing.
         """
         text = self.text_of(response)
-        spans = []
-        end = 0
+        ends = [0]
         for size in range(1, len(response) + 1):
-            begin = end
+            end = ends[-1]
             written = self.text_of(response[:size]).rstrip(BROKEN)
-            if size == len(response):
-                end = len(text)
-            elif text.startswith(written):
+            if text.startswith(written):
                 end = max(end, len(written))
-            spans.append((begin, end))
-        return spans
+            ends.append(end)
+        ends[-1] = len(text)
+        return list(itertools.pairwise(ends))
 
     def decode(self, tokens: list[int]) -> str:
         # A clean-up would take the space of "x != y".
@@ -239,46 +248,39 @@ class Codec:
 def content_of(message: dict) -> str:
     """Return the text of a message, which may be given in parts."""
     content = message.get("content") or ""
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [part.get("text") for part in parts]
-    if not all(isinstance(text, str) for text in texts):
-        raise Mistake(f"the content of a chat's message has to be text: {message!r:.200}")
-    return "".join(texts)
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content)
+
+
+def in_parts(text: str) -> list[dict]:
+    """Return the content of a message as templates of models that also see pictures take it."""
+    return [{"type": "text", "text": text}]
 
 
 def render(tokenizer, messages: list[dict], date: datetime, **options) -> str:
     """Return a chat as the tokenizer's template writes it, with the text of each message in it.
 
-    A template takes a message's text, or a list of parts. Raise Mistake where neither is written.
-    A message's text may hold another's, so the longest are looked for first.
+    A template takes a message's text, or a list of parts. Raise Mistake where it writes neither: a
+    mark at the end of each text is then not in the prompt.
     """
-    chat = messages[:]
-    fault = ""
-    order = sorted(range(len(messages)), key=lambda number: -len(messages[number]["content"]))
-    for _ in range(2):
-        text = ""
+    template = _compile_jinja_template(tokenizer.get_chat_template())  # it is cached
+    template.globals["strftime_now"] = date.strftime
+    write = functools.partial(tokenizer.apply_chat_template, tokenize=False, **options)
+    faults = []
+    for form in (str, in_parts):
+        chat = [message | {"content": form(message["content"])} for message in messages]
+        marked = [message | {"content": form(message["content"] + END)} for message in messages]
         try:
-            template = _compile_jinja_template(tokenizer.get_chat_template())  # it is cached
-            template.globals["strftime_now"] = date.strftime
-            text = tokenizer.apply_chat_template(chat, tokenize=False, **options)
+            text = write(chat)
+            written = write(marked).count(END)
         except (TemplateError, TypeError, ValueError) as error:  # of an unknown role, for example
-            fault = fault or f"refuses a prompt: {error}"
-        lost = []
-        rest = text
-        for number in order:
-            content = messages[number]["content"]
-            parts = [{"type": "text", "text": content}]
-            spelling = content.strip()
-            if spelling not in rest:
-                spelling = json.dumps(spelling, ensure_ascii=False)[1:-1]
-            if str(parts) in text or spelling not in rest:
-                lost.append(messages[number])
-                chat[number] = messages[number] | {"content": parts}
-            rest = rest.replace(spelling, "", 1)
-        if text and not lost:
+            faults.append(f"refuses a prompt: {error}")
+            continue
+        if written >= len(messages):
             return text
-        fault = fault or "drops a message"
-    raise Mistake(f"the model's chat template {fault} ({lost!r:.200})")
+        faults.append("drops a message")
+    raise Mistake(f"the model's chat template {faults[0]} ({messages!r:.200})")
 
 
 def as_text(prompt: Prompt) -> str:

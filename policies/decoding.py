@@ -64,13 +64,11 @@ class Rows:
         ids = padded(ids, padding_side="left", padding_value=-1)
         ids = ids.to(base.device)
         self.real = ids >= 0  # (R, W), False at the padding before a prompt
-        self.ids = ids.clamp(min=0)  # (R, W), all tokens that are read
-        self.read(self.ids)
+        self.read(ids.clamp(min=0))
         if samples > 1:
             self.cache.batch_repeat_interleave(samples)
             self.logits = self.logits.repeat_interleave(samples, 0)
             self.real = self.real.repeat_interleave(samples, 0)
-            self.ids = self.ids.repeat_interleave(samples, 0)
             self.agents = repeat_each(agents, samples)
         self.numbers = torch.arange(len(self.real), device=base.device)  # (R,): of all rows
 
@@ -92,20 +90,14 @@ class Rows:
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
-        tokens = tokens[:, None]
-        self.ids = torch.cat([self.ids, tokens], 1)
         self.real = F.pad(self.real, (0, 1), value=True)
-        if self.ids.shape[1] == self.base.switch + 1:
-            self.cache = None  # of keys at short texts' angles
-            tokens = self.ids
-        self.read(tokens)
+        self.read(tokens[:, None])
 
     def keep(self, going_on: Tensor) -> None:
         """Drop all rows but these, given by their places (r,)."""
         self.numbers = self.numbers[going_on]
         self.agents = [self.agents[place] for place in going_on.tolist()]
         self.real = self.real[going_on]
-        self.ids = self.ids[going_on]
         self.cache.batch_select_indices(going_on)
 
 
@@ -120,8 +112,11 @@ def decode(
     """Sample S responses to each prompt, by its agent. Agents are sorted.
 
     Memory limits how many prompts are decoded at once. Only the uniforms (P, S, T) in [0, 1)
-    decide the tokens. begun: the beginning of each answer, with which its prompt ends.
+    decide the tokens. begun: the beginning of each answer, with which its prompt ends. With
+    --engine a server samples.
     """
+    if base.engine:
+        return base.engine.sample(prompts, agents, uniforms, sampling, begun)
     samples, limit = uniforms.shape[1:]
     make_rows = Rows
     if base.fast:
@@ -130,8 +125,6 @@ def decode(
     def in_parts() -> list[list[Response]]:
         longest = max(map(len, prompts), default=0)
         count = prompts_at_once(base, longest, samples, limit)
-        if longest + limit > base.switch:
-            count = 1
         answers: list[list[Response]] = []
         for start in range(0, len(prompts), count):
             part = slice(start, start + count)
@@ -165,7 +158,6 @@ def decode_rows(
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros_like(logps)
-    written: list[list[int]] = [[] for _ in range(count)]  # tokens of the responses until a look
     sizes: list[int | None] = [None] * count  # how many tokens a response has, if it has ended
     row_sampling = sampling.of(agents, device)
     seen = 0  # tokens of these rows at the last look
@@ -182,11 +174,10 @@ def decode_rows(
         if size % LOOK[device.type] == 0 or size == limit:
             going_on = []  # places in the rows
             row_numbers = numbers.tolist()
-            latest = tokens[numbers, seen:size].tolist()
+            written = tokens[numbers, :size].tolist()
             for place, number in enumerate(row_numbers):
                 if sizes[number] is None:
-                    written[number] += latest[place]
-                    sizes[number] = base.codec.end_of(written[number], begun[number], seen)
+                    sizes[number] = base.codec.end_of(written[place], begun[number], seen)
                 if sizes[number] is None:
                     going_on.append(place)
             seen = size
@@ -203,7 +194,7 @@ def decode_rows(
         rows.step(new)
     if not logps.isfinite().all():
         raise Mistake(f"{type(base.net).__name__} draws tokens without a probability")
-    answers = zip(written, logps.tolist(), entropies.tolist(), begun, sizes, strict=True)
+    answers = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), begun, sizes, strict=True)
     return [response_of(base.codec, *answer) for answer in answers]
 
 

@@ -8,14 +8,15 @@ A server holds a frozen base and gets the agents' adapters. Scoring and the upda
 - An adapter gets a new name and folder whenever its weights have changed. vLLM caches prompts by
   these two, so a replaced adapter would answer with the old one's prompt cache.
 - The server's policy differs from the update's, by rounding at least. The loss corrects for it
-  (logprobs.importance). `Engine.probe` measures how much it is for a few tokens, and refuses a
-  server that differs by more than rounding. `Team.compare` refuses one that does so in a step.
+  (logprobs.importance). `connect` measures how much it is for a few tokens, and refuses a server
+  that differs by more than rounding. `Team.compare` refuses one that does so in a step.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import math
+import operator
 import os
 import shutil
 import tempfile
@@ -23,39 +24,30 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from openai import AsyncOpenAI, OpenAIError, Timeout
 from torch import Tensor
 
 from policies import Mistake
 from policies.decoding import Response, response_of
-from policies.loading import save_adapter
-from policies.logprobs import Row, gaps, score
+from policies.loading import mean_gap, save_adapter
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
 
 KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that wants one
 TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of three tries at most
 
-# A server is compared with its base here by 8 tokens. At temperature 2, log-probabilities of the
+# A server is compared with its base here at this temperature, where log-probabilities of the
 # sampled distribution are nats away from raw ones.
-PROBE = Sampling(2.0, 0, 1.0, 8)
-PROMPT = (5, 3, 9, 4)  # any tokens
+HOT = 2.0
 APART = 0.5  # largest mean difference of log-probabilities, in nats, that is not refused
 ROUNDING = 0.1  # the largest that rounding explains, in 16 bits there and here, at temperature 1
 NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, the same TMPDIR"
 
 
-class EngineError(Mistake):
-    """Say that a server is not there, refuses, or samples something else.
-
-    The run saves a checkpoint and ends.
-    """
-
-
 class Engine:
-    """Sample for one base of the team with a server that holds it. Errors are an EngineError.
+    """Sample for one base of the team with a server that holds it.
 
+    Mistake: it is not there, refuses, or samples something else. A run saves a checkpoint and ends.
     A server on another machine finds the adapters where TMPDIR is a folder that both machines
     share.
     """
@@ -92,15 +84,15 @@ class Engine:
             return await self.client.get(path, cast_to=object)
         except (OpenAIError, ValueError) as error:  # the second: the answer is not JSON
             reason = f"{error} {error.__cause__ or ''}"
-            raise EngineError(f"the engine at {self.url} cannot {task}: {reason:.250}") from error
+            raise Mistake(f"the engine at {self.url} cannot {task}: {reason:.250}") from error
 
     @contextlib.contextmanager
     def reading(self, answer):
-        """Raise an EngineError for every error within: the answer is not what vLLM's would be."""
+        """Raise Mistake for every error within: the answer is not what vLLM's would be."""
         try:
             yield
         except Exception as error:  # many types: a field that is missing, or null, or a text
-            raise EngineError(
+            raise Mistake(
                 f"the engine at {self.url} answers as vLLM never does ({error!r:.150}): "
                 f"{answer!r:.250}"
             ) from error
@@ -131,41 +123,36 @@ class Engine:
 
         groups = []
         for answer, text in zip(self.wait(answers()), begun, strict=True):
-            responses = []
-            for choice in self.choices(answer, samples, sampling.max_new_tokens):
-                tokens = choice["token_ids"]
-                logps = choice["logprobs"]["token_logprobs"]
-                entropies = [-logp for logp in logps]
-                size = self.base.codec.end_of(tokens, text)
-                response = response_of(self.base.codec, tokens, logps, entropies, text, size)
-                responses.append(response)
-            groups.append(responses)
+            groups.append(self.responses(answer, samples, sampling.max_new_tokens, text))
         return groups
 
-    def choices(self, answer: dict, samples: int, most: int) -> list[dict]:
-        """Return an answer's samples in order. EngineError: one is not there, or not whole."""
+    def responses(self, answer: dict, samples: int, most: int, begun: str) -> list[Response]:
+        """Return an answer's samples in order. Mistake: one is not there, or not whole."""
+        codec = self.base.codec
         ids = range(self.base.net.get_input_embeddings().num_embeddings)
+        responses = {}
         with self.reading(answer):
-            choices = sorted(answer["choices"], key=lambda choice: choice["index"])
-            whole = []  # their numbers
-            for choice in choices:
+            for choice in answer["choices"]:
+                tokens = choice["token_ids"]
                 logps = choice["logprobs"]["token_logprobs"]
-                tokens = zip(choice["token_ids"], logps, strict=True)
-                right = [token in ids and math.isfinite(logp) for token, logp in tokens]
-                right.append(0 < len(right) <= most)
-                right.append(choice["finish_reason"] in ("stop", "length"))
+                right = [0 < len(tokens) <= most, choice["finish_reason"] in ("stop", "length")]
+                for token, logp in zip(tokens, logps, strict=True):
+                    right.append(operator.index(token) in ids and math.isfinite(logp))
                 if all(right):
-                    whole.append(choice["index"])
-            if whole != list(range(samples)):
+                    entropies = [-logp for logp in logps]
+                    size = codec.end_of(tokens, begun)
+                    response = response_of(codec, tokens, logps, entropies, begun, size)
+                    responses[choice["index"]] = response
+            if responses.keys() != set(range(samples)):
                 raise ValueError(f"not {samples} whole samples of {most} tokens at most")
-        return choices
+        return [responses[number] for number in range(samples)]
 
     async def complete(
         self, agent: int, prompt: tuple, seed: int, samples: int, sampling: Sampling
     ) -> dict:
         """Return samples. Each has its tokens' ids and log-probabilities, its end included."""
         body = {
-            "model": self.names[self.base.policy_of[agent]],
+            "model": self.names.get(self.base.policy_of[agent], self.model),
             "prompt": list(prompt),
             "n": samples,
             "seed": seed,
@@ -191,7 +178,6 @@ class Engine:
         A full copy has no adapter: it plays as its base.
         """
         if not self.base.lora:
-            self.names[policy] = self.model
             return
         weights = hashlib.sha256()
         for parameter in self.base.parameters_of(policy):
@@ -211,32 +197,22 @@ class Engine:
             await self.ask("unload one", "/unload_lora_adapter", {"lora_name": old})
             shutil.rmtree(folder / old)
 
-    def probe(self) -> None:
-        """Raise EngineError where the server and the base here are not the same model.
-
-        A few tokens of each agent are scored here. The server's log-probabilities also have to be
-        those of the sampled distribution. Their difference is the base's noise from now on.
-        """
-        rows = []
-        zeros = torch.zeros(1, 4, 1)
-        for agent in self.base.agents:
-            [responses] = self.sample([PROMPT], [agent], zeros, PROBE, [""])
-            for response in responses:
-                rows.append(Row(agent, PROMPT, response.tokens, logps=response.logps))
-        score(self.base, rows, PROBE)
-        gap = float(gaps(rows).abs().mean())
-        if not gap <= APART:
-            raise EngineError(
-                f"the engine at {self.url} holds {self.model}, another model than "
-                f"{self.base.net.name_or_path}: it gives tokens log-probabilities {gap:.2g} nats "
-                "off on average; or is it without processed_logprobs?"
-            )
-        noise = gap * PROBE.temperature  # of logits
-        self.base.noise = max(self.base.noise, min(noise, ROUNDING))
-
 
 def connect(team, urls: list[str]) -> None:
-    """Let a server sample for each base of a team, in their order. EngineError: one cannot."""
+    """Let a server sample for each base of a team, in their order.
+
+    Mistake: one cannot, or it and the base here are not the same model. What the log-probabilities
+    of a few tokens differ by is the base's noise from now on. They also have to be those of the
+    sampled distribution.
+    """
     for base, url in zip(team.bases, urls, strict=True):
         base.engine = Engine(base, url)
-        base.engine.probe()
+        gap = mean_gap(base, HOT)
+        if not gap <= APART:
+            raise Mistake(
+                f"the engine at {url} holds {base.engine.model}, another model than "
+                f"{base.net.name_or_path}: it gives tokens log-probabilities {gap:.2g} nats "
+                "off on average; or is it without processed_logprobs?"
+            )
+        noise = gap * HOT  # of logits
+        base.noise = max(base.noise, min(noise, ROUNDING))

@@ -24,7 +24,6 @@ from policies.shared_model import SharedModel
 # and 64 keys more than a multiple of 128. Its gradient is NaN for a query whose scores are all
 # below -88 (pytorch/pytorch#196678). On an H100, 1 to 2 steps in a hundred were skipped for it.
 torch.backends.cuda.enable_cudnn_sdp(False)
-PROBE = Sampling(1.0, 0, 1.0, 8)  # for the tokens that compare the paths
 
 
 def load_base(name: str, agents: list[int], options: TeamOptions) -> SharedModel:
@@ -143,17 +142,18 @@ def fault_of(base: SharedModel, most: float) -> str:
     return ""
 
 
-def mean_gap(base: SharedModel) -> float:
+def mean_gap(base: SharedModel, temperature: float = 1.0) -> float:
     """Return the mean difference in nats between the ways to run a base.
 
     A few tokens have three log-probabilities. One is of the base when it samples them, and one when
     it scores them. The third is of each text as a row of its own, by transformers' forward pass.
     """
     agent = base.agents[0]
+    sampling = Sampling(temperature, 0, 1.0, 8)
     prompts = [(5, 3, 9, 4, 8, 6, 2, 7, 3, 5), (7, 2)]  # any tokens
     uniforms = torch.linspace(0.1, 0.9, 64, dtype=torch.float64)
     uniforms = uniforms.view(2, 4, 8)
-    answers = decode(base, prompts, [agent, agent], uniforms, PROBE, ["", ""])
+    answers = decode(base, prompts, [agent, agent], uniforms, sampling, ["", ""])
     rows = []
     for prompt, responses in zip(prompts, answers, strict=True):
         for response in responses:
@@ -162,7 +162,7 @@ def mean_gap(base: SharedModel) -> float:
     reach = base.reach
     differences = []
     for _ in ("as it runs", "one by one"):
-        score(base, rows, PROBE)
+        score(base, rows, sampling)
         differences.append(gaps(rows))
         base.run_one_by_one()
     base.fast = fast

@@ -119,7 +119,6 @@ class Tree:
         place   0  1  2  3
         token   a  b  c  e
         parent -1  0  1  2
-        depth   0  1  2  3
 
     It predicts c at place 1, d and e at place 2, and f at place 3. So of the rows c d, c e f,
     `predicted` is 1 2, 1 2 3.
@@ -128,35 +127,27 @@ class Tree:
     def __init__(self):
         self.rows = []
         self.predicted = []  # of all tokens of the rows: where each is predicted
-        self.tokens = []
-        self.parents = []
-        self.depths = []  # positions in the text
-        self.places = {}  # by the place of the token before, and the token
+        self.places = {}  # by the place of the token before (-1: none), and the token
 
     def add(self, row: Row) -> None:
         """Add a response after its prompt."""
         path = []  # places of the text's tokens but the last
         place = -1
         text = [*row.prompt, *row.tokens]
-        for depth, token in enumerate(text[:-1]):
-            key = (place, token)
-            if key not in self.places:
-                self.places[key] = len(self.tokens)
-                self.tokens.append(token)
-                self.parents.append(place)
-                self.depths.append(depth)
-            place = self.places[key]
+        for token in text[:-1]:
+            place = self.places.setdefault((place, token), len(self.places))
             path.append(place)
         self.predicted += path[len(row.prompt) - 1 :]
         self.rows.append(row)
 
-    def takes(self, row: Row) -> bool:
+    def takes(self, row: Row, limit: float) -> bool:
         """Return whether a row's prompt begins with the first one, or shares half of its problem's.
 
-        The second is a later turn that shows other texts at its end.
+        The second is a later turn that shows other texts at its end. The tree has at most `limit`
+        tokens then.
         """
         root = self.rows[0]
-        if row.agent != root.agent:
+        if row.agent != root.agent or len(self.places) + row.size > limit:
             return False
         size = len(root.prompt)
         if row.problem == root.problem:
@@ -171,14 +162,9 @@ def trees_of(rows: list[Row], limit: float) -> list[Tree]:
     """
     trees: list[Tree] = []
     for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
-        last = None
-        if trees:
-            last = trees[-1]
-        fits = last and last.takes(row) and len(last.tokens) + row.size <= limit
-        if not fits:
-            last = Tree()
-            trees.append(last)
-        last.add(row)
+        if not trees or not trees[-1].takes(row, limit):
+            trees.append(Tree())
+        trees[-1].add(row)
     return trees
 
 
@@ -187,10 +173,10 @@ def packed(trees: list[Tree], limit: float) -> Iterator[list[Tree]]:
 
     In each part, the number of trees times the tokens of the largest stays within the limit.
     """
-    order = sorted(range(len(trees)), key=lambda number: -len(trees[number].tokens))
+    order = sorted(range(len(trees)), key=lambda number: -len(trees[number].places))
     while order:
         largest = trees[order[0]]
-        capacity = max(1, int(limit / len(largest.tokens)))  # trees
+        capacity = max(1, int(limit / len(largest.places)))  # trees
         batches = math.ceil(len(order) / capacity)
         count = math.ceil(len(order) / batches)
         yield [trees[number] for number in sorted(order[:count])]
@@ -211,7 +197,7 @@ class Layout:
 
 def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
     """Return the layout of trees on the model's device."""
-    ids = [torch.tensor(tree.tokens) for tree in trees]
+    ids = [torch.tensor([token for _, token in tree.places]) for tree in trees]
     ids = padded(ids)
     count, size = ids.shape
     predicted = []
@@ -234,13 +220,12 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
     seen = seen.repeat(count, 1, 1, 1)
     for number, tree in enumerate(trees):
         rows = seen[number, 0].numpy()  # a token sees itself, and those on the way to it
-        for place, parent in enumerate(tree.parents):
+        for (parent, _), place in tree.places.items():
             if parent >= 0:
                 rows[place] |= rows[parent]
-    depths = [torch.tensor(tree.depths) for tree in trees]
-    positions = padded(depths)
-    layout.positions = positions.to(device)
     layout.seen = seen.to(device)
+    # In its text a token stands after those that it sees.
+    layout.positions = layout.seen.sum(-1)[:, 0] - 1
     return layout
 
 
@@ -254,10 +239,6 @@ def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor
         inputs["attention_mask"] = mask.masked_fill(~layout.seen, least)
         inputs["position_ids"] = layout.positions
     logits = base.net(layout.ids, use_cache=False, **inputs).logits
-    if layout.seen is None and layout.ids.shape[1] > base.switch:
-        # the first tokens were sampled when the text was short, at long-rope's other angles
-        early = base.net(layout.ids[:, : base.switch], use_cache=False).logits
-        logits = torch.cat([early, logits[:, base.switch :]], 1)
     # Responses may share a place. In several threads, only a gradient of `embedding` adds up their
     # parts in one order.
     logits = logits.flatten(0, 1)

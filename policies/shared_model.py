@@ -63,17 +63,15 @@ class SharedModel(nn.Module):
             self.policy_of = dict.fromkeys(agents, agents[0])
         self.lora = options.lora_rank > 0
         config = model.config.get_text_config()
-        self.switch = rotation_switch(config)
         # Tokens of the longest text that is scored beside others. 0: the model takes no masks, so
         # texts are decoded one by one, too.
-        self.reach = min([self.switch, *windows(config)])
+        self.reach = min([math.inf, *windows(config)])
         # Another way to decode (`rows`) and to compute `token_logps`; policies/fast/ sets it.
         self.fast: Any = None
         self.engine: Any = None  # the server that samples, with --engine; engine.py sets it
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
         exact = model.dtype == torch.float32 and not self.int8
         self.noise = NOISE if exact else NOISE_16
-        self.mixed = False  # whether this is the noise of a mixed precision
         self.checkpointing = False  # whether the update always uses gradient checkpointing
         self.recomputing = False  # whether it does now
         self.halved = 0  # how often memory ran out (policies/memory.py)
@@ -86,7 +84,10 @@ class SharedModel(nn.Module):
                 target_modules=linear_layers(model),
             )
             first, *others = dict.fromkeys(self.adapters_of(agents))
-            self.model = get_peft_model(model, lora, adapter_name=first)
+            try:
+                self.model = get_peft_model(model, lora, adapter_name=first)
+            except ValueError as error:  # peft knows layers that bear no adapter
+                raise Mistake(f"{config.model_type} cannot be trained here: {error}") from error
             for name in others:
                 self.model.add_adapter(name, lora)
         self.model.eval()  # no dropout: the sampled policy is the scored one
@@ -207,19 +208,6 @@ def windows(config) -> list[int]:
     sizes = [getattr(layer, "sliding_window", None) for layer in cache.layers]
     sizes.append(getattr(config, "window_size", None))  # GPT-Neo's
     return [size for size in sizes if size]
-
-
-def rotation_switch(config) -> float:
-    """Return the length in tokens beyond which long-rope turns every token by other angles.
-
-    The longest text of a batch decides for all. inf: the angles depend on the position alone.
-    """
-    rotations = getattr(config, "rope_parameters", None) or {}
-    switch = math.inf
-    for rotation in (rotations, *rotations.values()):  # some have one for each type of layer
-        if isinstance(rotation, dict) and rotation.get("rope_type") == "longrope":
-            switch = min(switch, rotation["original_max_position_embeddings"])
-    return switch
 
 
 def linear_layers(model) -> list[str]:

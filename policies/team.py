@@ -3,7 +3,6 @@
 The policies sampled here are those scored here, so an ablation must leave this file as it is.
 """
 
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -66,10 +65,8 @@ class Team(nn.Module):
             numbers: list[int] = []  # of its prompts, by agent
             for agent in base.agents:
                 numbers += [n for n, prompt in enumerate(prompts) if prompt[0] == agent]
-            sample = functools.partial(decode, base)
-            if base.engine:
-                sample = base.engine.sample
-            responses = sample(
+            responses = decode(
+                base,
                 [prompts[number][1] for number in numbers],
                 [prompts[number][0] for number in numbers],
                 uniforms[numbers],
@@ -117,9 +114,9 @@ class Team(nn.Module):
             base_rows = [row for row in rows if row.agent in base.agents]
             shares = processes.gather(gaps(base_rows))  # so that all processes decide the same
             differences = torch.cat(shares).abs()
-            if torch.is_autocast_enabled(base.device.type) and not base.mixed:
-                base.mixed = True
-                base.noise = max(base.noise, NOISE_16, mean_gap(base))
+            # A mixed precision was not there yet when the noise was measured.
+            if torch.is_autocast_enabled(base.device.type) and base.noise < NOISE_16:
+                base.noise = max(NOISE_16, mean_gap(base))
             gap = differences.mean()
             if len(differences) and not gap <= base.tolerance:
                 sampler = type(base.net).__name__

@@ -220,10 +220,15 @@ def test_no_text_makes_a_control_token(make, template, begun):
     assert codec.ids("2 + 2?", True) == codec.ids(TALK[1:2], False)
 
 
+LONG_ROPE = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+
+
 def test_prompts_are_never_cut():
-    codec = small_base().codec
+    """A context ends where long-rope turns all tokens by other angles."""
+    rotation = LONG_ROPE | {"rope_theta": 1e4, "original_max_position_embeddings": 9}
+    codec = small_base(model=small_model(rope_parameters=rotation)).codec
     assert codec.encode("abc", chat=False, limit=3) == (9, 10, 11)
-    codec.context = 9
+    assert codec.context == 9
     for text, room, error in (
         ("abcd", 0, "4 tokens and --max-prompt-tokens is 3"),
         ("ab", 8, "the model's context of 9"),
@@ -249,7 +254,7 @@ TEXT = "<|user|>Be\nbrief.<|end|><|user|> <eos>Be\nbrief.\n<|end|>"
         ("{{ m.content[0].text + '' }}", TEXT),  # a text raises
         (
             "{% if m.role == 'user' %}{{ m.content[0].text }}{% else %}{{ m.content }}{% endif %}",
-            TEXT,
+            "drops a message .*brief",
         ),
         (
             "{{ m.content | tojson }}",
@@ -286,10 +291,9 @@ def test_every_message_stands_in_the_prompt(body, shown):
     if shown.startswith("<"):
         ends.add(tokenizer.convert_tokens_to_ids("<|end|>"))
     assert eos_tokens(model, tokenizer) == ends
-    with pytest.raises(Mistake, match="has to be text"):
-        codec.ids([{"role": "user", "content": [{"type": "image"}]}], True)
-    with pytest.raises(Mistake, match="has to hold texts"):
-        codec.ids([CHAT[0] | {"tool_calls": [{"name": "<|end|>"}]}], True)
+    for fields in ({"tool_calls": [{"name": "<|end|>"}]}, {"content": "half: \ud83d"}):
+        with pytest.raises(Mistake, match="has to hold texts in Unicode"):
+            codec.ids([CHAT[0] | fields], True)
     tokenizer.chat_template = {"tool_use": template}
     with pytest.raises(Mistake, match="several without a default"):
         codec.ids(CHAT, True)

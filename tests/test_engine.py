@@ -32,9 +32,9 @@ from test_magrpo import long_answers, make, small_team
 from test_policies import rows_of, turns_of
 from test_train import SMALL, assert_same_run, lines
 
-from policies import engine
+from policies import Mistake, engine
 from policies.decoding import decode
-from policies.engine import Engine, EngineError, connect
+from policies.engine import Engine, connect
 from policies.loading import load_base
 from policies.logprobs import Row, score
 from policies.model_names import EMBEDDED, TeamOptions
@@ -211,6 +211,7 @@ WRONG = [  # what each sample of an answer is, how many are lost, what the one l
     ({"token_ids": None}, 0, "TypeError"),
     ({"token_ids": [], "logprobs": {"token_logprobs": []}}, 0, LOST),
     ({"token_ids": [VOCAB]}, 0, LOST),
+    ({"token_ids": [5.0]}, 0, "'float' object cannot be interpreted as an integer"),
     ({"token_ids": [5] * 9, "logprobs": {"token_logprobs": [-1.0] * 9}}, 0, LOST),
     ({"logprobs": {}}, 0, "KeyError"),
     ({"token_ids": [5], "logprobs": NAN}, 0, f"{LOST}.*nan"),
@@ -223,7 +224,7 @@ def test_an_answer_that_is_not_whole_is_refused(change, lost, named, server):
     choice = {"token_ids": [5], "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}}
     choices = [{"index": n} | choice | change for n in range(3 - lost)]
     server.completions = lambda body: (200, {"choices": choices})
-    with pytest.raises(EngineError, match=f"answers as vLLM never does .*{named}"):
+    with pytest.raises(Mistake, match=f"answers as vLLM never does .*{named}"):
         ask(connected(server), (0, (5, 9, 7)))
 
 
@@ -292,7 +293,7 @@ def other_base():
 def test_a_server_that_cannot_sample_for_the_team_is_refused(server, wrong, error, monkeypatch):
     monkeypatch.setattr(engine, "TIMEOUT", engine.Timeout(1))
     vars(server).update(wrong)
-    with pytest.raises(EngineError, match=error) as refusal:
+    with pytest.raises(Mistake, match=error) as refusal:
         connect(small_team(2), [server.url])
     assert server.url in str(refusal.value)
 

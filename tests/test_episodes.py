@@ -173,8 +173,10 @@ def test_what_is_dear_is_called_once_and_the_latest_answers_are_kept(monkeypatch
     assert calls == [*"abca"]
 
 
-@pytest.mark.parametrize("prompt", [5, [{"role": "user"}, 1]])
+@pytest.mark.parametrize(
+    "prompt", [5, [{}, 1], [{"content": ["a"]}], [{"content": [{"type": "image"}]}]]
+)
 def test_a_prompt_is_a_text_or_a_chat(prompt):
     module = make(long_answers)
-    with pytest.raises(ValueError, match="a text or a list of chat messages, not"):
+    with pytest.raises(ValueError, match="a text or a list of chat messages whose content is text"):
         module.rollout.encode(0, WORD, prompt)
