@@ -129,6 +129,7 @@ def sample_returns(
     partners learn to fit it. The maximum over their samples is biased upwards. It is of rewards
     alone, so it is a return only on the last turn, where no future follows (`back_up`).
     """
+    assert rewards.shape == joints.T.shape
     returns = gamma * future
     for agent, own_rewards in enumerate(rewards):
         for sample in range(future.shape[1]):
@@ -173,6 +174,8 @@ def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
     logps and mask are (R, T). coef (R,) is the advantage times the row's share of the batch. The
     losses of micro-batches add up.
     """
+    assert logps.shape == mask.shape
+    assert coef.shape == logps.shape[:1]
     return -(coef * (logps * mask).sum(-1)).sum()
 
 
@@ -268,11 +271,11 @@ class Node:
 class Episode:
     """How a problem is played: train.py's flags of the same names."""
 
-    turns: int = 1
-    gamma: float = 1.0
-    chat_template: bool = False
-    max_prompt_tokens: int = 2048
-    max_new_tokens: int = 96
+    turns: int
+    gamma: float
+    chat_template: bool
+    max_prompt_tokens: int
+    max_new_tokens: int
 
 
 @dataclass(frozen=True)
@@ -302,7 +305,7 @@ class Rollout:
         self.interruptible = contextlib.nullcontext  # where a signal may end a run, in a rollout
         if task.num_agents != team.size:
             raise Mistake(f"the task is for {task.num_agents} agents, the team has {team.size}")
-        for base in set(team.base_of.values()):
+        for base in team.bases:
             base.codec.end_at(task.stop)
 
     def __call__(self, items: list, key: tuple, sampling: Sampling, play: Play) -> list[list[Node]]:
@@ -494,21 +497,21 @@ def step_problems(step: int, count: int, size: int, seed: int) -> list[int]:
 class Algorithm:
     """The options of the algorithm: train.py's flags of the same names say what each means."""
 
-    num_generations: int = 8
-    batch_size: int = 12
-    joint: int | str = "cross"
-    branching: str = "tree"
-    advantage: str = "mean"
-    optimism: float = 0.0
-    normalize: str = "sum"
-    kl_coef: float = 0.0
-    lr: tuple[float, ...] = (1e-4, 1e-4)  # of each agent
-    grad_clip: float = 1.0  # largest gradient norm of one agent (0 for any)
-    lr_schedule: str = "linear"
-    warmup_steps: int = 0
-    max_steps: int = 130
-    freeze: tuple[int, ...] = ()
-    seed: int = 0
+    num_generations: int
+    batch_size: int
+    joint: int | str
+    branching: str
+    advantage: str
+    optimism: float
+    normalize: str
+    kl_coef: float
+    lr: Sequence[float]  # of each agent
+    grad_clip: float  # largest gradient norm of one agent (0 for any)
+    lr_schedule: str
+    warmup_steps: int
+    max_steps: int
+    freeze: Sequence[int]
+    seed: int
 
     @property
     def joints(self) -> float:

@@ -11,14 +11,12 @@ import math
 
 import pytest
 import torch
-from helpers import at_step
+from helpers import at_step, flags
 
+import train
 from magrpo import (
     EVAL,
-    MAGRPO,
     TRAIN,
-    Algorithm,
-    Episode,
     Node,
     advantages,
     agent_rewards,
@@ -33,7 +31,6 @@ from magrpo import (
     team_mean,
 )
 from policies.decoding import Response
-from policies.sampling import Sampling
 from tasks import Task
 from training import threads
 from training.metrics import problem_returns
@@ -272,7 +269,7 @@ class Game(Task):
         self.ends = ends  # whether agent 0's action 1 ends the episode
         self.codec = self
         self.base_of = {0: self, 1: self}
-
+        self.bases = [self]
         self.num_agents = 2
 
     def end_at(self, text):
@@ -332,13 +329,12 @@ def true_two_turn_gradient(logits, gamma, ends):
     return true
 
 
-def module_of(game, *options, gamma=1.0, **more):
-    """options, more: what the algorithm has beyond two samples and one problem."""
-    algorithm = Algorithm(2, 1, *options, **more)
-    episode = Episode(turns=2, gamma=gamma)
-    return MAGRPO(
-        game, game, Scorer(game.reward), [{}], algorithm, episode, Sampling(1.0, 0, 1.0, 1)
-    )
+def module_of(game, joint, branching="tree", advantage="mean", **changes):
+    """A module of two samples and one problem a step."""
+    args = flags("--turns 2 --num-generations 2 --batch-size 1 --max-new-tokens 1 --optimism 0")
+    options = {"joint": joint, "branching": branching, "advantage": advantage, **changes}
+    vars(args).update(options)
+    return train.module_of(game, game, Scorer(game.reward), [{}], args)
 
 
 def two_turn_gradient(branching, joint, mode, gamma=1.0, silent=False, ends=False):

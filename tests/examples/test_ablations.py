@@ -146,7 +146,8 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
         module.back_up(turns, 1.0, optimism)
         torch.testing.assert_close(turns[0][0].returns, table(wanted), equal_nan=True)
     assert root.value == float(table(joint).mean()) + 5 / 3  # what is logged counts every one
-    stub = SimpleNamespace(groups=lambda: [[last]], algorithm=module.Algorithm(num_generations=3))
+    stub = SimpleNamespace(groups=lambda: [[last]], algorithm=SimpleNamespace(num_generations=3))
+    stub.algorithm.advantage = "mean"
     module.MAGRPO.set_advantages(stub)
     torch.testing.assert_close(last.advantages, table("-28.5 28.5 0 | -28 0 28"))
 
@@ -168,7 +169,7 @@ def test_counterfactual_credit_is_over_the_deviation_of_the_batch(tmp_path):
     module = patched("counterfactual", tmp_path)
     nodes = nodes_of(module, "0 2 | 5 5", "4 6 | 5 5")
     stub = SimpleNamespace(groups=lambda: [[node] for node in nodes], turns=[nodes])
-    stub.algorithm = module.Algorithm(num_generations=2, advantage="batch")
+    stub.algorithm = SimpleNamespace(num_generations=2, advantage="batch")
     module.MAGRPO.set_advantages(stub)
     got = torch.stack([node.advantages for node in nodes]) * (5**0.5 + 1e-4)
     torch.testing.assert_close(got.flatten(1), table("-3 -1 0 0 | 1 3 0 0"))
@@ -182,8 +183,8 @@ def test_a_baseline_of_turns_is_subtracted_as_often_as_a_line_has_turns(tmp_path
     for node in later:
         node.values = node.returns[:, 0]
     stub = SimpleNamespace(groups=lambda: [[root], later])
-    stub.algorithm = module.Algorithm(advantage="turn")
-    stub.rollout = SimpleNamespace(episode=module.Episode(gamma=0.5))
+    stub.algorithm = SimpleNamespace(num_generations=3, advantage="turn")
+    stub.rollout = SimpleNamespace(episode=SimpleNamespace(gamma=0.5))
     stub.later = lambda node, name: module.MAGRPO.later(stub, node, name)
     module.MAGRPO.set_advantages(stub)
     assert [float(node.advantages) for node in later] == [-5, 5]
@@ -205,7 +206,7 @@ def test_a_token_outside_of_what_the_program_keeps_has_no_credit(begun, text, cr
     module = patched("token_credit", tmp_path)
     spans = [(number, min(number + 1, len(text) + 1)) for number in range(len(text) + 2)]
     codec = SimpleNamespace(spans=lambda tokens: spans)
-    stub = SimpleNamespace(algorithm=module.Algorithm(num_generations=3))
+    stub = SimpleNamespace(algorithm=SimpleNamespace(num_generations=3, kl_coef=0.0))
     stub.team = SimpleNamespace(size=2, base_of=[SimpleNamespace(codec=codec)], engine=None)
     stub.rollout = SimpleNamespace(task=SimpleNamespace(begin=lambda agent, item: begun))
     stub.manual_backward = lambda loss: loss.backward()
