@@ -118,6 +118,13 @@ def test_what_breaks_a_run_loses_no_step(
     assert_same_end(path, whole)
 
 
+def test_a_run_that_saved_no_step_is_not_told_to_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Recorder, "evaluate", error)
+    with pytest.raises(SystemExit):
+        train_run(tmp_path / "run", SMALL)
+    assert "Go on" not in capsys.readouterr().err
+
+
 def assert_same_end(path, other):
     one, two = (read_json(run / "summary.json") for run in (path, other))
     assert one["after"] == two["after"]

@@ -131,12 +131,14 @@ None                                               returned None, which is neith
 def test_what_a_reward_returns_is_checked(returns, want, file):
     scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
     assert repr(scorer.maximum) == "0.5"
-    joints = [({"returns": returns}, ["x", "y"])]
+    joints = [({"returns": returns, "text": "x" * 999}, ["x", "y"])]
     if want.startswith("{"):
         assert scorer(joints) == [eval(want)]
     else:
-        with pytest.raises(ValueError, match=f"(?s){want}.*, for item .* and responses .'x', 'y'"):
+        said = f"(?s){want}.*, for item .* and responses .'x', 'y'"
+        with pytest.raises(ValueError, match=said) as error:
             scorer(joints)
+        assert len(str(error.value)) < 600  # an item is shortened
 
 
 # The body of a play, where ASK asks agent 0, and what is wrong with it.

@@ -70,8 +70,11 @@ def test_every_flag_and_make_target_of_the_readme_exists():
     known = train.parser().format_help() + evaluation.parser().format_help()
     named = set(re.findall(r"(?:`| )(--[a-z][a-z-]+)", README))
     assert named <= set(re.findall(r"--[a-z][a-z-]+", known))
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
     assert set(re.findall(r"(?:`|^)make ([a-z0-9]+)", TEXT, re.MULTILINE)) <= targets
+    (checked,) = re.findall("CHECKED := (.*)", makefile)
+    assert all((ROOT / f"tests/test_{name}.py").is_file() for name in checked.split())
 
 
 def test_a_bold_figure_stands_on_one_page_of_results_and_in_the_readme_at_most():
