@@ -145,10 +145,12 @@ def _needed(statements: dict[int, Statement], name: str) -> tuple[set[int], set[
     for statement in statements.values():
         if not isinstance(statement.node, ast.Import | ast.ImportFrom):
             changeable |= statement.binds - {name}
-    touched = {  # the names that a statement binds, or whose value it may change
-        index: statement.binds | (statement.reads & changeable)
-        for index, statement in statements.items()
-    }
+    touched = {}  # the names that a statement binds, or whose value it may change
+    for index, statement in statements.items():
+        touched[index] = statement.binds | (statement.reads & changeable)
+        match statement.node:
+            case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+                touched[index] = statement.binds  # it shows or checks a function
     kept: set[int] = set()
     names = {name}
     while added := {index for index in touched if touched[index] & names} - kept:

@@ -40,6 +40,7 @@ KEPT = [  # what a function needs, and what shows it
     ("T = []\ndef put(x):\n    T.append(x)\nput(1)\ndef aux(x):\n    return T", []),
     (f"{PLAIN}\nresult = aux(3)\nprint(result)\nassert aux(2)", ["result", "print", "assert"]),
     (f"{PLAIN}\ndef odd(x):\n    return not aux(x)", ["def odd"]),
+    ("def half(x):\n    return x // 2\ndef aux(x):\n    return half(x)\nprint(half(2))", ["print"]),
     (f"{PLAIN}\ndef main():\n    print(aux(2))\nmain()", ["def main", "main()"]),
     (f"{PLAIN}\nwhile True:\n    print(aux(input()))", ["while"]),
 ]
