@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train smollm2 real coder check test lint tiny bench
+.PHONY: setup train smollm2 tools real coder check test lint tiny bench
 
 setup: .venv/ready
 
@@ -29,13 +29,17 @@ train: setup
 
 smollm2: .venv/smollm2/tokenizer.json
 
+tools: smollm2
+	$(BIN)/python train.py @recipes/tools.args --run tools $(ARGS)
+	@echo "look at it: $(BIN)/python eval.py show --run tools"
+	@echo "as a page:  $(BIN)/python eval.py page tools"
+
 real: smollm2
-	$(BIN)/python train.py @recipes/real.args $(if $(DATA),--data $(DATA)) \
-		--model .venv/smollm2 $(ARGS)
+	$(BIN)/python train.py @recipes/real.args $(if $(DATA),--data $(DATA)) $(ARGS)
 
 coder: setup
 	$(BIN)/python train.py @recipes/coder.args $(if $(DATA),--data $(DATA)) \
-		--model $(or $(MODEL),Qwen/Qwen2.5-Coder-0.5B-Instruct) $(ARGS)
+		$(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 # what a fork of the algorithm can break: 40 s of two idle cores
 CHECKED := equations magrpo policies memory

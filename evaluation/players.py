@@ -13,8 +13,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tqdm import tqdm
-
 from magrpo import Episode, Node, Rollout, team_mean
 from policies import Mistake
 from policies.loading import device, load_agent
@@ -92,8 +90,7 @@ def play_run(
     player = Player(flags, run)
     scorer = player.scorer
     check_prompts(player.rollout(), items)
-    own_methods = methods(flags, run is not None).items()
-    for name, (trained, workflow) in tqdm(own_methods, leave=False, disable=None):
+    for name, (trained, workflow) in methods(flags, run is not None).items():
         if match.method and name not in match.method:
             continue
         label = prefix + name
@@ -182,7 +179,7 @@ class Player:
 
         ValueError: a prompt of a workflow does not fit. The episode would earn 0.
         """
-        turns = play(rollout, items, seed, samples, self.sampling)
+        turns = play(rollout, items, seed, samples, self.sampling, method)
         nodes = itertools.chain(*turns)
         if rollout.task is not self.task and any(map(cut_off, nodes)):
             raise Mistake("a prompt with partners' texts does not fit")
@@ -206,7 +203,7 @@ class Player:
         turns = []
         scheme = None
         for node, number in episode(root, sample):
-            turn = sample_record(node, number)
+            turn = sample_record(node, number, self.scorer.maximum)
             turn["tokens"] = [len(responses[number].tokens) for responses in node.responses]
             scored = node.steps[node.aligned(number)].scored
             if scored:
@@ -218,11 +215,11 @@ class Player:
 
     def time(self, records: list[dict], rollout: Rollout, items: list[dict], seed: int) -> None:
         """Add the speed, as a user of one problem at a time meets it, to the first problems."""
-        play(rollout, items[:1], seed, 1, self.sampling)  # to warm up
+        play(rollout, items[:1], seed, 1, self.sampling, "warming up")
         samples = len(records) // len(items)
         for item, record in zip(items[:TIMED], records[::samples], strict=False):
             rollout.seconds.clear()
-            turns = play(rollout, [item], seed, 1, self.sampling)
+            turns = play(rollout, [item], seed, 1, self.sampling, "timing")
             tokens = sampled_tokens(itertools.chain(*turns))
             seconds = rollout.seconds["rollout"]
             record["speed"] = {

@@ -1,8 +1,8 @@
 """Two assistants and a private list. One knows where things are, the other wants to know.
 
-    python train.py @recipes/directory.args --model MODEL
-    python train.py @recipes/directory.args --model MODEL --task examples/directory.py:Half
-    python train.py @recipes/directory.args --model MODEL --task examples/directory.py:Told \
+    python train.py @recipes/directory.args
+    python train.py @recipes/directory.args --task examples/directory.py:Half
+    python train.py @recipes/directory.args --task examples/directory.py:Told \
         --num-agents 1 --turns 1
 
 MODEL is instruction-tuned. Agent 0 has a list of facts, "The map of Jo is in the attic." Agent 1

@@ -8,12 +8,11 @@ An adapter is merged into its base. A .gguf needs pip install gguf.
 from pathlib import Path
 
 import torch
-from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from policies import Mistake
 from training.flags import Parser
-from training.terminal import fail
+from training.terminal import fail, quiet
 
 TOP = Parser("whole.py", __doc__)
 TOP.add_argument("source", type=Path)
@@ -22,6 +21,8 @@ TOP.add_argument("folder", type=Path)
 
 def merged(folder: Path):
     """Return an adapter's base with the adapter in its weights, and the tokenizer."""
+    from peft import AutoPeftModelForCausalLM  # after `quiet`: it loads bitsandbytes, which warns
+
     model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     base = model.peft_config["default"].base_model_name_or_path
     has_tokenizer = (folder / "tokenizer_config.json").is_file()
@@ -54,6 +55,8 @@ def make_whole(source: Path, folder: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        make_whole(**vars(TOP.parse_args()))
+        flags = TOP.parse_args()
+        quiet()
+        make_whole(flags.source, flags.folder)
     except Exception as error:
         fail(TOP, error)

@@ -76,7 +76,8 @@ def find_model(name: str) -> None:
     except Exception as error:  # many kinds: no such name, no network, no access
         raise Mistake(
             f"model {name!r} is no folder, not in the local cache, and the hub does not give it "
-            f"({type(error).__name__})"
+            f"({type(error).__name__}): name another, --model, such as the small .venv/smollm2, "
+            "which `make smollm2` makes"
         ) from error
 
 

@@ -81,8 +81,13 @@ def play(rollout, items: list[dict], key: tuple, sampling, play) -> list[list]:
             failure.everywhere = True
             raise failure
         played.append(share)
-    shares = itertools.zip_longest(*played, fillvalue=[])
-    return [list(itertools.chain(*turn)) for turn in shares]
+    return joined(played)
+
+
+def joined(shares: list[list[list]]) -> list[list]:
+    """Return the nodes of each turn of all shares, some of which may have fewer turns."""
+    turns = itertools.zip_longest(*shares, fillvalue=[])
+    return [list(itertools.chain(*turn)) for turn in turns]
 
 
 def gather(message) -> list:

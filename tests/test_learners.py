@@ -74,7 +74,7 @@ def test_a_turn_is_opened_where_the_episode_goes_on_in_the_world_that_the_agents
                     assert child.history == [*node.history, (node.asked, list(texts))]
                     history = "".join(f"{own}!" for _, (own, _) in child.history)
                     assert child.asked[0] == f"{node.item['word']}:0:{history}{texts[1]}"
-                    assert sample_record(child, 0)["prompts"][0] == child.asked[0]
+                    assert sample_record(child, 0, 1.0)["prompts"][0] == child.asked[0]
                 assert float(node.returns[0, sample]) == 1 + (child.value if child else 0)
         opened.append(going_on)
     assert [len(nodes) for nodes in module.turns] == opened[: len(module.turns)]

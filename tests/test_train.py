@@ -284,11 +284,12 @@ def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(
 
 def test_a_step_is_a_line_that_says_if_nothing_was_taught(tmp_path, capsys):
     recorder = Recorder(tmp_path, {}, {"args": {"max_steps": 20}})
-    metrics = {"return": 0.25, "metric/pass": 0.5, "seconds/step": 2.0}
+    metrics = {"return": 0.25, "reward/a": 0.5, "metric/b": 0.5, "seconds/step": 3.0}
     for share, text in ((0.1, ""), (0, ", nothing to learn from: no response had an advantage")):
-        recorder.tell(CodeTask, 7, metrics | {"groups_with_gradient": share})
+        recorder.tell(10, metrics | {"groups_with_gradient": share})
         said = capsys.readouterr().out
-        assert said.startswith(f"step 7 of 20: return 0.250 of 1, pass 0.50{text} (")
+        line = f"step 10 of 20: return 0.250 of 1, a 0.50{text} (3.0 s, 0.5 minutes left)\n"
+        assert said == line
 
 
 def test_a_part_that_was_met_is_0_where_it_does_not_occur(tmp_path):

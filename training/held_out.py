@@ -3,41 +3,57 @@
 import itertools
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
 from policies.codec import as_text
+from policies.loading import device
 from policies.sampling import Sampling
 from rewards import EQUAL, total
 from training.metrics import mean_parts, problem_returns
-from training.terminal import printable
+from training.terminal import printable, progress
 
+# Problems that a process plays at once, so that it can tell how far it is.
+AT_ONCE = {"cpu": 8, "cuda": 64}
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
 def play(
-    rollout: Rollout, items: list[dict], seed: int, samples: int, sampling: Sampling
+    rollout: Rollout, items: list[dict], seed: int, samples: int, sampling: Sampling, name: str
 ) -> list[list[Node]]:
     """Return the nodes of each turn of all items. samples 0: one greedy response.
+
+    name: what the terminal calls this.
 
     Held-out problems are played without the tree: one joint response opens one next turn. The
     random numbers depend only on the seed and the problem's number. So two teams get the same ones.
     """
+    way = "sampled"
     if not samples:
+        way = "greedy"
         sampling = sampling.greedy()
     lines = Play(max(samples, 1), joints=1, chain=True)
-    return processes.play(rollout, items, (seed, EVAL, 0, 0), sampling, lines)
+    number, count = processes.place()
+    size = AT_ONCE[device().type] * count
+    starts: Iterable[int] = range(0, len(items), size)
+    if number == 0:
+        starts = progress(range(0, len(items), size), f"{name}, {way}")
+    played = []
+    for start in starts:
+        part = items[start : start + size]
+        played.append(processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines))
+    return processes.joined(played)
 
 
-def evaluate(module: MAGRPO, items: list[dict]) -> tuple[dict, list[Node]]:
+def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple[dict, list[Node]]:
     """Play items sampled and greedily.
 
     Returns the measures, and the first nodes of the greedy rollout.
     """
     measures = {}
     for prefix, samples in (("", EVAL_SAMPLES), ("greedy/", 0)):
-        turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling)
+        turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling, name)
         returns = problem_returns(turns, module.rollout)
         measures[f"{prefix}return"] = statistics.fmean(returns)
         if max(returns) - min(returns) > EQUAL:  # equal values do not show their spread
@@ -78,7 +94,7 @@ def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
     return list(texts), node.steps[texts].parts
 
 
-def sample_record(node: Node, number: int) -> dict:
+def sample_record(node: Node, number: int, maximum: float) -> dict:
     """Return what aligned joint response `number` of a node was asked, wrote and earned."""
     texts, parts = played(node, number)
     prompts = [as_text(node.asked.get(agent, "")) for agent in range(len(texts))]
@@ -88,6 +104,7 @@ def sample_record(node: Node, number: int) -> dict:
         "prompts": prompts,
         "responses": texts,
         "reward": total(parts, len(texts)),
+        "maximum": maximum,  # of the reward
         "parts": parts,
     }
 
@@ -95,7 +112,9 @@ def sample_record(node: Node, number: int) -> dict:
 def shown(record: dict) -> str:
     """Return a line of samples.jsonl for a reader: the reward, the prompts and the responses."""
     parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
-    earned = f"reward {record['reward']:.3f} ({parts})" if parts else "not scored"
+    earned = "not scored"
+    if parts:
+        earned = f"reward {record['reward']:.3f} of {record['maximum']:g} ({parts})"
     lines = [f"{earned}; {record['task_id'] or 'a problem'}, turn {record['turn']}"]
     for agent, prompt in enumerate(record["prompts"]):
         if not prompt:

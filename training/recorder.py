@@ -123,7 +123,7 @@ class Recorder(L.Callback):
 
     def __post_init__(self):
         self.flags = self.record["args"]
-        # The measures before and after, and a joint response of each.
+        # The measures before and after, and the turns of an episode of each.
         self.summary = {name: {} for name in ("before", "after", "example")}
         self.start = time.perf_counter()  # as if earlier processes of this run had ended just then
         self.recorded = 0  # steps whose metrics and samples an error or a signal saves
@@ -181,7 +181,7 @@ class Recorder(L.Callback):
         if trainer.is_global_zero:
             if step % self.flags["sample_every"] == 0:
                 self.show_samples(trainer, module, step)
-            self.tell(module.rollout.task, done, metrics)
+            self.tell(done, metrics)
         self.recorded = done  # from here on, an error or a signal saves the step
         self.end_step(trainer, module)
         if done % self.flags["save_every"] == 0 or trainer.should_stop:
@@ -191,7 +191,7 @@ class Recorder(L.Callback):
         """Evaluate on dev, where that is due, and write the line of the latest step."""
         every = self.flags["eval_every"]
         if every and module.global_step % every == 0:
-            measures, _ = self.evaluate(trainer, module, "dev", self.line["step"])
+            measures, _ = self.evaluate(trainer, module, "dev", self.line["step"], "dev")
             self.line |= {f"dev/{name}": value for name, value in measures.items()}
         if trainer.is_global_zero:
             self.append("metrics.jsonl", [self.line])
@@ -207,16 +207,21 @@ class Recorder(L.Callback):
         for name in known:
             measures.setdefault(name, 0.0)
 
-    def tell(self, task, done: int, metrics: dict) -> None:
-        """Print a step as a line. It says so if no response had an advantage."""
-        shown = f"return {metrics['return']:.3f} of 1"
-        for name in task.measures.values():
-            if name in metrics:  # metric/pass, metric/coop
-                shown += f", {name.removeprefix('metric/')} {metrics[name]:.2f}"
+    def tell(self, done: int, metrics: dict) -> None:
+        """Print a step as a line, with the first parts of the reward in the reward's own unit.
+
+        It says so if no response had an advantage. The time left is that of the latest step.
+        """
+        said = f"return {metrics['return']:.3f} of 1"
+        parts = [name for name in metrics if name.startswith("reward/")]
+        for name in parts[:4]:
+            said += f", {name.removeprefix('reward/')} {metrics[name]:.2f}"
         if not metrics["groups_with_gradient"]:
-            shown += ", nothing to learn from: no response had an advantage (docs/metrics.md)"
-        shown += f" ({metrics['seconds/step']:.1f} s)"
-        print(f"step {done} of {self.flags['max_steps']}: {shown}", flush=True)
+            said += ", nothing to learn from: no response had an advantage (docs/metrics.md)"
+        planned = self.flags["max_steps"]
+        left = (planned - done) * metrics["seconds/step"] / 60
+        said += f" ({metrics['seconds/step']:.1f} s, {left:.1f} minutes left)"
+        print(f"step {done} of {planned}: {said}", flush=True)
 
     def on_train_end(self, trainer, module):
         self.test(trainer, module, "after")
@@ -236,15 +241,17 @@ class Recorder(L.Callback):
         if not self.held_out:
             return
         step = module.global_step
-        measures, nodes = self.evaluate(trainer, module, "test", step)
-        *_, (node, _) = episode(nodes[0], 0)
+        measures, nodes = self.evaluate(trainer, module, "test", step, f"{when} training")
+        turns = [self.sample(module, step, *turn) for turn in episode(nodes[0], 0)]
         self.summary[when] = measures
-        self.summary["example"][when] = {"step": step} | sample_record(node, 0)
+        self.summary["example"][when] = turns
 
-    def evaluate(self, trainer, module: MAGRPO, split: str, step: int) -> tuple[dict, list]:
+    def evaluate(
+        self, trainer, module: MAGRPO, split: str, step: int, name: str
+    ) -> tuple[dict, list]:
         """Return the measures of a split's problems, and the first greedy nodes. Log them."""
         with trainer.precision_plugin.forward_context():  # the precision of training
-            measures, nodes = evaluate(module, self.held_out[split])
+            measures, nodes = evaluate(module, self.held_out[split], name)
         self.fill("held out", measures)
         for logger in trainer.loggers:  # the first process alone has one
             logger.log_metrics({f"{split}/{name}": value for name, value in measures.items()}, step)
@@ -309,9 +316,13 @@ class Recorder(L.Callback):
         records = []
         for node in itertools.chain(*module.turns):
             if node.problem == 0:
-                records += [{"step": step} | sample_record(node, i) for i in range(node.samples)]
+                records += [self.sample(module, step, node, i) for i in range(node.samples)]
         self.append("samples.jsonl", records)
         log_text(trainer, "sample", shown(records[0]), step)
+
+    def sample(self, module, step: int, node, number: int) -> dict:
+        """Return a line of samples.jsonl."""
+        return {"step": step} | sample_record(node, number, module.rollout.reward.maximum)
 
 
 def log_text(trainer, name: str, text: str, step: int = 0) -> None:

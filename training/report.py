@@ -80,7 +80,7 @@ def dry_run(module) -> None:
             f"\nturn {turn}: {len(rewards)} joint responses, mean reward {rewards.mean():.3f} "
             f"of {module.rollout.reward.maximum:g}. One of them:"
         )
-        record = sample_record(nodes[0], 0)
+        record = sample_record(nodes[0], 0, module.rollout.reward.maximum)
         for agent, prompt in enumerate(nodes[0].prompts):
             codec = module.team.base_of[agent].codec
             if not codec.raw:  # the model reads what its chat template made
@@ -140,7 +140,7 @@ def report(directory: Path) -> str:
             if error := after.get(f"{name}_se"):
                 line += f"{error:8.3f}"
             lines.append(line)
-    for when, sample in summary["example"].items():
-        lines += [f"\none joint response {when}:", shown(sample)]
+    for when, turns in summary["example"].items():
+        lines += [f"\none greedy episode {when} training:", *map(shown, turns)]
     lines.append(NEXT.format(run=shlex.quote(str(directory)), steps=2 * summary["steps"]))
     return "\n".join(lines)

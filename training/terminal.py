@@ -4,8 +4,10 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
+from collections.abc import Iterator
 
 from policies import Mistake
 from training.flags import Parser
@@ -28,7 +30,7 @@ def quiet() -> None:
     import lightning.pytorch  # noqa: F401  (it sets its own level when it is loaded)
     import transformers
 
-    for name in ("lightning.pytorch", "lightning.fabric"):
+    for name in ("lightning.pytorch", "lightning.fabric", "bitsandbytes"):
         logging.getLogger(name).setLevel(logging.ERROR)
     # This logger says which process died before it ends the others.
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")
@@ -42,6 +44,32 @@ def is_first(processes: int) -> bool:
     """
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
     return processes == 1 or not any(int(os.environ.get(name) or 0) for name in names)
+
+
+def progress(starts: range, what: str) -> Iterator[int]:
+    """Yield where each part starts. Say meanwhile how far they are, and the time that is left.
+
+    A terminal shows one line, which is rewritten. Elsewhere a line is printed once a minute.
+    """
+    pause = 60
+    end = "\n"
+    if sys.stderr.isatty():
+        pause = 0
+        end = "\033[K\r"  # erases what was longer, and goes to the start of the line
+    begun = time.monotonic()
+    said = begun
+    for start in starts:
+        now = time.monotonic()
+        if now >= said + pause:
+            text = f"{what}: {start} of {starts.stop} problems"
+            if start:
+                left = (now - begun) * (starts.stop / start - 1)
+                text += f", {left / 60:.1f} minutes left"
+            print(text, end=end, file=sys.stderr, flush=True)
+            said = now
+        yield start
+    if pause == 0:
+        print(end=end, file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:

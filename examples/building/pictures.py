@@ -31,10 +31,10 @@ def draw_run(directory: Path) -> None:
     figure = Figure((6.6, 2.7), layout="constrained")
     axes = figure.add_subplot(1, 3, 1, title="target")
     paint(axes, {cell: (block, None) for cell, block in target(item).items()}, set())
-    for place, record in enumerate(records, 2):
+    for place, [record, *later] in enumerate(records, 2):
         if record["task_id"] != item["task_id"]:
             raise SystemExit(f"{directory} is of another task than Build: nothing was built")
-        if record["turn"] or len(record["responses"]) > len(HATCHES):
+        if later or len(record["responses"]) > len(HATCHES):
             raise SystemExit(
                 f"{directory}: a picture has one turn, and {len(HATCHES)} agents at most"
             )

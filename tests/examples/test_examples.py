@@ -28,7 +28,7 @@ from training.plugins import resolve, task_class
 
 @pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.args")))
 def test_a_recipe_names_flags_a_task_and_a_reward_that_are_there(recipe):
-    args = train.parse([f"@{recipe}", "--model", "tiny"])
+    args = train.parse([f"@{recipe}"])
     task = task_class(args.task)
     assert resolve(args.reward or task.reward, REWARDS, "reward", callable).maximum > 0
 
