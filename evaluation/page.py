@@ -4,6 +4,7 @@ page.html is the template. A page holds the data of its runs, and works without 
 """
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def write_page(names: list[str], watched: bool = False) -> Path:
     data = {
         "runs": list(map(read_run, folders)),
         "reload": PAUSE if watched else None,
+        "glossary": glossary(),
     }
     # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
     text = json.dumps(data).replace("<", "\\u003c")
@@ -37,6 +39,20 @@ def keep_up(names: list[str]) -> None:
         time.sleep(PAUSE)
         write_page(names, watched=True)
     write_page(names)
+
+
+def glossary() -> list[tuple[str, str]]:
+    """Return what the pages in docs/ say about metrics and schemes: a pattern of a name, a text."""
+    lines = []
+    for name in ("metrics", "evaluating"):
+        page = (run_folder.ROOT / f"docs/{name}.md").read_text("utf-8")
+        for head, text in re.findall(r"^- (.+?): (.+(?:\n  .+)*)", page, re.MULTILINE):
+            text = re.sub(r"\]\(.+?\)|[\[`]", "", text)  # links and code
+            for term in head.replace("`", "").split(", "):
+                fixed = re.split("<.+?>", term.removeprefix("or ").removeprefix("/"))
+                pattern = "[^/]+".join(map(re.escape, fixed))
+                lines.append((pattern, " ".join(text.split())))
+    return lines
 
 
 def read_run(directory: Path) -> dict:

@@ -1,12 +1,12 @@
 """eval.py page: python -m pytest tests/test_page.py
 
-`python -m pytest -m browser tests/test_page.py` opens a page in headless Chromium. That takes
-`pip install playwright` and a Chromium: one in the PATH, or `playwright install chromium`.
+`python -m pytest -m browser tests/test_page.py` opens a page in headless Chromium.
 """
 
 import json
 import re
 import shutil
+import subprocess
 
 import pytest
 from helpers import ROOT, edit_json, read_json, run_eval, write_lines, write_run
@@ -15,13 +15,13 @@ EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\
 
 
 def sample(step, problem, turn, number=0, responses=None):
-    """Return a line of samples.jsonl. Sample 0 has a bonus, 1 has the reward."""
+    """Return a line of samples.jsonl. Sample 0 has a bonus, 1 the reward. Agent 1 speaks once."""
     return {
         "step": step,
         "problem": problem,
         "task_id": f"p/{problem}",
         "turn": turn,
-        "prompts": [f"problem {problem}, turn {turn}\nagent 0", "agent 1"],
+        "prompts": [f"problem {problem}, turn {turn}\nagent 0", ["agent 1", ""][turn]],
         "responses": responses or [f"x = {step}\ny = {number}", "z"],
         "reward": float(number),
         "parts": [{"bonus": 1.0}, {"tests": 1.0}][number],
@@ -32,8 +32,13 @@ def sample(step, problem, turn, number=0, responses=None):
 def run(tmp_path):
     """A run of three steps of two turns. Steps 0 and 1 have the same problem."""
     steps = [{"return": 0.1, "kl/0": 0.1, "scheme/other": 1.0}] * 3
-    run = write_run(tmp_path / "run", steps=steps, after={"return": 0.5})
-    example = {"before": sample(0, 0, 1), "after": sample(3, 0, 1, 1)}
+    before = {"return": 0.1, "return_se": 0.05, "greedy/return": 0.5, "reward/tests": 0.1}
+    after = {"return": 0.5, "return_se": 0.05, "greedy/return": 0.52, "greedy/return_se": 0.05}
+    after["reward/tests"] = 0.9
+    run = write_run(tmp_path / "run", steps=steps, before=before, after=after)
+    example = {}
+    for number, when in enumerate(("before", "after")):
+        example[when] = [sample(3 * number, 0, turn, number) for turn in range(2)]
     edit_json(run / "summary.json", example=example)
     samples = [sample(i, i // 2, t, n) for i in range(3) for t in range(2) for n in range(2)]
     write_lines(run / "samples.jsonl", samples)
@@ -67,6 +72,9 @@ def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
     assert first["samples"][-1]["responses"] == [EVIL, ""]
     assert first["summary"] == read_json(run / "summary.json")
     assert (second["samples"], second["summary"]) == ([], {})
+    lines = dict(json.loads(line)["glossary"])
+    assert lines["kl/[^/]+"].startswith("KL to the frozen base, nats per token (k3)")
+    assert lines["unused"] == "does not call a helper, or drops the value"
     assert text.count("<") == (ROOT / "evaluation/page.html").read_text().count("<")
     assert "default-src 'none'" in text
     assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)", text)
@@ -89,69 +97,82 @@ def test_a_page_is_watched_until_its_runs_are_finished(bare, monkeypatch):
 
 # --- in a browser ---------------------------------------------------------------------------------
 
-SCRIPT = """<pre id="failed"></pre><script>
+SCRIPT = """<script>
   const failed = [];
   const check = (what, holds) => holds || failed.push(what);
-  const card = (number) => document.querySelectorAll("#samples > .card")[number];
+  const box = (part, number) => byId(part).children[number];
   const text = (place, selector) => place.querySelector(selector)?.textContent;
+  const count = (place, selector) => place.querySelectorAll(selector).length;
   const send = (place, event) => place.dispatchEvent(event);
   const press = (words) => [...document.querySelectorAll("button")]
     .find((button) => button.textContent.startsWith(words)).click();
+  check("the head names what differs", text(box("runs", 1), "b") == "seed 1 · ");
   for (let time = 0; time < 4; time++) {  // the last stop is 3
     send(document.body, new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
   }
-  const head = text(card(0), "h3");
-  check("a held-out problem is shown", head.includes("step 3, p/0. Changes since step 0"));
-  byId("view").value = "first training problem of a step, sampled";
-  send(byId("view"), new Event("change"));
-  check("another problem marks no change", text(card(0), "h3").includes("no change is marked"));
-  check("texts stay texts", text(card(1), ".response") == EVIL);
+  check("steps count from 1", text(document, "#step") == "step 3 of 3");
+  check("texts stay texts", text(box("samples", 1), ".response") == EVIL);
   check("no text is an element", !document.querySelector("b b, .text b, .text script"));
   check("the title is the runs'", document.title == RUNS.map((run) => run.name).join(" beside "));
-  check("a run without samples", card(2).textContent.includes("no joint response"));
-  check("a run that goes on", byId("heldout").children[2].textContent.includes("not finished"));
+  check("a run without samples", box("samples", 2).textContent.includes("No joint response"));
+  check("a run that goes on", box("heldout", 2).textContent.includes("not finished"));
   const select = document.querySelector("#charts select");
   select.value = "kl/0";
   send(select, new Event("change"));
+  check("a metric is explained", select.title.startsWith("KL to the frozen base"));
   const picture = document.querySelector("#charts svg");
   const { x, y, width } = picture.getBoundingClientRect();
   const place = { clientX: x + width / 2, clientY: y + 9, buttons: 1 };
   send(picture, new PointerEvent("pointerdown", place));
   check("a chart moves the slider", text(document, "#step") == "step 1 of 3");
-  check("changes are marked", card(0).querySelector(".added"));
-  byId("marked").click();
-  check("changes are not marked", !document.querySelector("#samples .added"));
-  press("turn 1");
+  check("a silent agent has no box", count(box("samples", 0), ".response") == 1);
+  press("turn 0");
   press("rank 2");
-  for (const kind of ["prompts", "responses"]) {  // an element a line
-    const asked = SAMPLE[kind][0].replace("\\n", "");
-    check(kind, text(document, `#samples .${kind.slice(0, -1)}`) == asked);
+  check("two agents", count(box("samples", 0), ".response") == 2);
+  for (const kind of ["prompts", "responses"]) {
+    check(kind, text(document, `#samples .${kind.slice(0, -1)}`) == SAMPLE[kind][0]);
   }
-  // One of two samples has the bonus, not the first by its rank: the mean is .5 at both steps.
-  const rows = [...card(0).querySelectorAll(".panel tr")];
+  check("a reward has its maximum", text(box("samples", 0), ".bar b") == "1 of 4");
+  // One of two samples has the bonus, not the first by its rank: the mean is .5.
+  const rows = [...box("samples", 0).querySelectorAll("tr")];
   const row = rows.find((line) => line.textContent.includes("bonus"));
-  const cells = [...row.querySelectorAll("td")].slice(-3).map((cell) => cell.textContent);
-  check("means of a part", String(cells) == "0.5,0.5,±0");
+  const cells = [...row.querySelectorAll("td")].slice(1).map((cell) => cell.textContent);
+  check("parts", String(cells) == "1,0.5");
+  const held = box("heldout", 0);
+  check("every turn", count(held, "h4") == 4 + 6 && held.textContent.includes("p/0, turn 1"));
+  check("changes are marked", text(held, "mark") == "3" && count(held, "mark") == 4);
+  check("a change above its error", text(held, ".up") == "0.1 → 0.5 ± 0.050");
+  check("no other has a color", count(held, ".up, .down") == 1);
   press("+ chart");
-  check("another chart", document.querySelectorAll("#charts select").length == 3);
-  byId("failed").textContent = JSON.stringify(failed);
+  check("another chart", count(document, "#charts select") == 3);
+  document.body.textContent = `failed: ${JSON.stringify(failed)}`; // and no half a character
 </script>"""
 
 
 @pytest.mark.browser
 def test_runs_stand_beside_each_other_and_a_slider_moves_them_all(run, bare, tmp_path):
     other = shutil.copytree(run, tmp_path / "<b>other")
+    args = read_json(other / "args.json")["args"]
+    edit_json(other / "args.json", args=args | {"seed": 1})
     write_lines(other / "samples.jsonl", [sample(0, 1, 0, responses=[EVIL, ""])])
     page = page_of(run, other, bare)
-    data = {"EVIL": EVIL, "SAMPLE": sample(1, 0, 1)}
+    data = {"EVIL": EVIL, "SAMPLE": sample(0, 0, 0)}
     script = SCRIPT
     for name, value in data.items():
         script = script.replace(name, json.dumps(value).replace("<", "\\u003c"))
     page.write_text(page.read_text() + script)
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
-    with playwright.sync_playwright() as starter:
-        program = shutil.which("chromium") or shutil.which("google-chrome")
-        browser = starter.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        tab = browser.new_page()
-        tab.goto(page.as_uri())
-        assert tab.text_content("#failed") == "[]"
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if not program:
+        pytest.skip("no Chromium")
+    command = [
+        program,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--no-first-run",
+    ]
+    command += [f"--user-data-dir={tmp_path}/chromium", "--dump-dom", page.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    [failed] = re.findall("failed: (.*?)<", shown)
+    assert failed == "[]"
