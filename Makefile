@@ -31,7 +31,7 @@ smollm2: .venv/smollm2/tokenizer.json
 
 tools: smollm2
 	$(BIN)/python train.py @recipes/tools.args --run tools $(ARGS)
-	@echo "look at it: $(BIN)/python eval.py show --run tools"
+	@echo "look at it: $(BIN)/python eval.py show --method naive trained --run tools"
 	@echo "as a page:  $(BIN)/python eval.py page tools"
 
 real: smollm2

@@ -5,10 +5,10 @@
     python train.py @recipes/directory.args --task examples/directory.py:Told \
         --num-agents 1 --turns 1
 
-MODEL is instruction-tuned. Agent 0 has a list of facts, "The map of Jo is in the attic." Agent 1
-has a question, "Where is the map of Jo?". Neither sees the other's file. Agent 1 asks, agent 0
-replies, and agent 1 answers. A right answer earns 1, less COST for each character of all texts.
-The people, the things and the places of dev and test occur nowhere in train.
+Agent 0 has a list of facts, "The map of Jo is in the attic." Agent 1 has a question, "Where is the
+map of Jo?". Neither sees the other's file. Agent 1 asks, agent 0 replies, and agent 1 answers. A
+right answer earns 1, less COST for each character of all texts. The people, the things and the
+places of dev and test occur nowhere in train.
 
 `Directory` is as above. With --task-arg wording=other the facts are in other words. In `Deaf` no
 reply arrives, which is the lower bound. In `Told` one agent sees the list and the question, which

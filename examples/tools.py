@@ -1,11 +1,11 @@
 """Two agents and a tool. One lets Python compute, the other reads what came out and answers.
 
-    python train.py @recipes/tools.args --model MODEL
-    python train.py @recipes/tools.args --model MODEL --num-agents 1
-    python train.py @recipes/tools.args --model MODEL --task examples/tools.py:NoTool
+    python train.py @recipes/tools.args
+    python train.py @recipes/tools.args --num-agents 1
+    python train.py @recipes/tools.args --task examples/tools.py:NoTool
 
-MODEL is instruction-tuned. The second line is the control: one agent calls and answers. The
-problems are arithmetic in words. --task-arg level=2 has those with two operations, level=0 all.
+The second line is the control: one agent calls and answers. The problems are arithmetic in words.
+--task-arg level=2 has those with two operations, level=0 all.
 
 At the first turn agent 0 may write an expression between <python> and </python>, which ends its
 response. The sandbox computes it. At the second turn agent 1 (the one agent in the control) reads

@@ -13,7 +13,7 @@ from test_train import MOVING, adapters, run
 
 from policies.team import Team
 from tasks import longer, observations
-from training.held_out import episode, evaluate, sample_record
+from training.held_out import AT_ONCE, episode, evaluate, sample_record
 from training.metrics import measure
 from training.reward_runner import Scorer
 
@@ -124,6 +124,16 @@ def test_the_unit_of_returns_does_not_depend_on_the_batch(due, per_episode, larg
     assert len(module.turns) == due + 1
     assert measure(module)["return"] == pytest.approx(0.5**due / largest)
     assert evaluate(module, module.problems[:2])[0]["return"] == pytest.approx(0.5**due / largest)
+
+
+def test_held_out_problems_are_the_same_in_parts(monkeypatch):
+    """The last part, of one problem, may have fewer turns."""
+    module = make(lambda item, texts: len(texts[0]) / 99, "--turns 3", task=Ending(), maximum=9.0)
+    measures = []
+    for count in (8, 2):
+        monkeypatch.setitem(AT_ONCE, "cpu", count)
+        measures.append(evaluate(module, module.problems[:3])[0])
+    assert measures[0] == measures[1]
 
 
 # --- pay of one's own -----------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from training.items import check_items, repeated
 from training.recorder import Recorder
 from training.report import report
 from training.run_folder import code_version, read_records, run_folders
+from training.terminal import progress
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
 SMALL += "--max-steps 2"
@@ -246,7 +247,10 @@ def test_two_steps_are_one_and_one_more(argv, trained, tmp_path, monkeypatch):
     frozen = [int(number) for number in re.findall(r"--freeze (\d)", argv)]
     assert [number for number in early if early[number] == late[number]] == frozen
     assert bool(list(part.glob("events.*"))) == ("--logger" not in argv)
-    assert bool(read_json(part / "summary.json")["after"]) == ("--eval-limit" not in argv)
+    summary = read_json(part / "summary.json")
+    assert bool(summary["after"]) == ("--eval-limit" not in argv)
+    for episode in summary["example"].values():
+        assert [record["turn"] for record in episode] == [0, 1][: 1 + ("--turns 2" in argv)]
 
 
 def agents(path):
@@ -285,11 +289,31 @@ def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(
 def test_a_step_is_a_line_that_says_if_nothing_was_taught(tmp_path, capsys):
     recorder = Recorder(tmp_path, {}, {"args": {"max_steps": 20}})
     metrics = {"return": 0.25, "reward/a": 0.5, "metric/b": 0.5, "seconds/step": 3.0}
-    for share, text in ((0.1, ""), (0, ", nothing to learn from: no response had an advantage")):
+    for share, text in (
+        (0.1, ""),
+        (0, ", nothing to learn from: no response had an advantage (docs/metrics.md)"),
+    ):
         recorder.tell(10, metrics | {"groups_with_gradient": share})
         said = capsys.readouterr().out
         line = f"step 10 of 20: return 0.250 of 1, a 0.50{text} (3.0 s, 0.5 minutes left)\n"
         assert said == line
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_long_evaluation_says_how_far_it_is(terminal, capsys, monkeypatch):
+    times = iter([0, 0, 60, 90, 120])
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert list(progress(range(0, 7, 2), "before")) == [0, 2, 4, 6]
+    lines = [
+        f"before: {part} minutes left" for part in ("2 of 7 problems, 2.5", "6 of 7 problems, 0.3")
+    ]
+    if not terminal:
+        assert capsys.readouterr().err.splitlines() == lines
+        return
+    lines.insert(0, "before: 0 of 7 problems")
+    lines.insert(2, "before: 4 of 7 problems, 1.1 minutes left")
+    assert capsys.readouterr().err == "".join(f"{line}\033[K\r" for line in [*lines, ""])
 
 
 def test_a_part_that_was_met_is_0_where_it_does_not_occur(tmp_path):
