@@ -51,7 +51,7 @@ def glossary() -> list[tuple[str, str]]:
             for term in head.replace("`", "").split(", "):
                 fixed = re.split("<.+?>", term.removeprefix("or ").removeprefix("/"))
                 pattern = "[^/]+".join(map(re.escape, fixed))
-                lines.append((pattern, " ".join(text.split())))
+                lines.append((pattern, text))
     return lines
 
 
