@@ -42,16 +42,15 @@ def keep_up(names: list[str]) -> None:
 
 
 def glossary() -> list[tuple[str, str]]:
-    """Return what the pages in docs/ say about metrics and schemes: a pattern of a name, a text."""
+    """Return what tables of docs/ say about metrics and schemes: patterns of names, with texts."""
     lines = []
-    for name in ("metrics", "evaluating"):
-        page = (run_folder.ROOT / f"docs/{name}.md").read_text("utf-8")
-        for head, text in re.findall(r"^- (.+?): (.+(?:\n  .+)*)", page, re.MULTILINE):
-            text = re.sub(r"\]\(.+?\)|[\[`]", "", text)  # links and code
-            for term in head.replace("`", "").split(", "):
-                fixed = re.split("<.+?>", term.removeprefix("or ").removeprefix("/"))
-                pattern = "[^/]+".join(map(re.escape, fixed))
-                lines.append((pattern, text))
+    for page in ("metrics", "evaluating"):
+        text = (run_folder.ROOT / f"docs/{page}.md").read_text("utf-8")
+        text = re.sub(r"\]\(.+?\)|[\[`]", "", text)  # links and code
+        for names, meaning in re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text, re.MULTILINE):
+            for name in names.split(", "):
+                fixed = re.split("<.+?>", name.removeprefix("or ").removeprefix("/"))
+                lines.append(("[^/]+".join(map(re.escape, fixed)), meaning))
     return lines
 
 

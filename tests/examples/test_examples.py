@@ -30,7 +30,9 @@ from training.plugins import resolve, task_class
 def test_a_recipe_names_flags_a_task_and_a_reward_that_are_there(recipe):
     args = train.parse([f"@{recipe}"])
     task = task_class(args.task)
-    assert resolve(args.reward or task.reward, REWARDS, "reward", callable).maximum > 0
+    name = args.reward or task.reward
+    pays = resolve(name, REWARDS, "reward", callable) if name else task
+    assert pays.maximum > 0
 
 
 # --- data sets ------------------------------------------------------------------------------------
