@@ -130,10 +130,15 @@ def test_held_out_problems_are_the_same_in_parts(monkeypatch):
     """The last part, of one problem, may have fewer turns."""
     module = make(lambda item, texts: len(texts[0]) / 99, "--turns 3", task=Ending(), maximum=9.0)
     measures = []
+    names = []
+    monkeypatch.setattr(
+        "training.held_out.progress", lambda starts, what: names.append(what) or starts
+    )
     for count in (8, 2):
         monkeypatch.setitem(AT_ONCE, "cpu", count)
         measures.append(evaluate(module, module.problems[:3])[0])
     assert measures[0] == measures[1]
+    assert names == ["held out, sampled", "held out, greedy"] * 2
 
 
 # --- pay of one's own -----------------------------------------------------------------------------

@@ -60,9 +60,9 @@ def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple
             error = statistics.stdev(returns) / math.sqrt(len(items))
             measures[f"{prefix}return_se"] = error
         by_problem = [end_parts(root) for root in turns[0]]
-        for name in dict.fromkeys(itertools.chain(*by_problem)):
-            values = [parts.get(name, 0.0) for parts in by_problem]
-            measures[prefix + name] = statistics.fmean(values)
+        for part in dict.fromkeys(itertools.chain(*by_problem)):
+            values = [parts.get(part, 0.0) for parts in by_problem]
+            measures[prefix + part] = statistics.fmean(values)
     return measures, turns[0]
 
 
