@@ -12,7 +12,6 @@ Search this file for the words of a prompt to change it.
 """
 
 import functools
-import hashlib
 import pickle
 import re
 import sys
@@ -126,7 +125,7 @@ class Task:
         values = pickle.dumps((function.__qualname__, arguments))
         with LOCK:
             memory = vars(self).setdefault("_memory", functools.lru_cache(REMEMBERED)(place))
-            lock, answers = memory(hashlib.sha256(values).digest())
+            lock, answers = memory(hash(values))
         with lock:  # another thread may be at work on it
             if not answers:
                 answers.append(function(*arguments))
@@ -168,7 +167,7 @@ class Task:
         return item | {self.field: text}
 
 
-def place(key: bytes) -> tuple[threading.Lock, list]:
+def place(key: int) -> tuple[threading.Lock, list]:
     """Return where `Task.once` keeps an answer, with the lock of those who ask for it."""
     return threading.Lock(), []
 

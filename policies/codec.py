@@ -287,7 +287,7 @@ def as_text(prompt: Prompt) -> str:
     """Return what an agent was asked, with the roles of a chat's messages."""
     if isinstance(prompt, str):
         return prompt
-    return "\n".join(f"[{message['role']}] {content_of(message)}" for message in prompt)
+    return "\n".join(f"[{message.get('role')}] {content_of(message)}" for message in prompt)
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:

@@ -50,11 +50,6 @@ def load_model(name: str, bits: int):
     """
     find_model(name)
     place = device()
-    # A path of the user's is recorded whole, so that it is found from anywhere.
-    where = name
-    path = Path(name)
-    if path.exists():
-        where = str(path.resolve())
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
     dtype = torch.float32
     if bits == 16 or (bits < 16 and has_bf16(place)):
@@ -71,10 +66,10 @@ def load_model(name: str, bits: int):
     needs = "it needs config.json, tokenizer and safetensors, of an architecture that transformers "
     needs += "reads without code of the model's own"
     with loading(model_name, needs):
-        tokenizer = load_tokenizer(where)
+        tokenizer = load_tokenizer(name)
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
             model, report = AutoModelForCausalLM.from_pretrained(
-                where, output_loading_info=True, **options
+                name, output_loading_info=True, **options
             )
     if report["missing_keys"]:  # transformers would take random ones
         raise Mistake(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
@@ -84,7 +79,7 @@ def load_model(name: str, bits: int):
             f"{model_name} is stored quantised, not in {bits} bits: give its own --bits, 8 or 4, "
             "or name the model that it was made from"
         )
-    model.name_or_path = recorded_name(where)  # peft writes it into saved agents
+    model.name_or_path = recorded_name(name)  # peft writes it into saved agents
     return model, tokenizer
 
 

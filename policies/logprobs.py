@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from policies.memory import checkpoints, pass_tokens, update_tokens
+from policies.memory import TOGETHER, checkpoints, pass_tokens
 from policies.sampling import Sampling, target_logps
 from policies.shared_model import SharedModel
 
@@ -74,7 +74,7 @@ def score(
     if base.fast:
         logps_of = base.fast.token_logps
     limit = pass_tokens(base, recomputing)
-    batch_limit = update_tokens(base, recomputing)
+    batch_limit = min(limit, TOGETHER[base.device.type])
     together = [row for row in rows if row.size <= base.reach]
     alone = [row for row in rows if row.size > base.reach]
     tree_limit = min(limit, base.codec.context)  # some models keep tables of so many places
@@ -234,9 +234,8 @@ def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor
     inputs = {}
     if layout.seen is not None:
         dtype = base.net.dtype
-        mask = torch.zeros(layout.seen.shape, dtype=dtype, device=base.device)
-        least = torch.finfo(dtype).min
-        inputs["attention_mask"] = mask.masked_fill(~layout.seen, least)
+        mask = torch.where(layout.seen, 0.0, torch.finfo(dtype).min)
+        inputs["attention_mask"] = mask.to(dtype)
         inputs["position_ids"] = layout.positions
     logits = base.net(layout.ids, use_cache=False, **inputs).logits
     # Responses may share a place. In several threads, only a gradient of `embedding` adds up their

@@ -5,6 +5,7 @@ runs out all the same, they are halved and the work is done again. A CPU has no 
 budgets are small.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -19,8 +20,8 @@ RECOMPUTED = 8
 # Units whose keys and values a decode holds. They take 8 bytes of each at most on a CPU, and 4 in
 # 16 bits. Most models have fewer heads of keys, and so an eighth of that.
 DECODE = {"cpu": 2**28, "cuda": 2**33}
-# A CPU gains nothing from a pass of several trees with more tokens than its caches hold.
-CPU_TOKENS = 512
+# Tokens of a pass of several trees. A CPU gains nothing from more than its caches hold.
+TOGETHER = {"cpu": 512, "cuda": math.inf}
 
 # A pass takes a GPU as long as the host needs to launch its kernels. So each layer runs twice, and
 # keeps less, if more passes than this were needed otherwise (bench/README.md has both times).
@@ -57,14 +58,6 @@ def pass_tokens(base: SharedModel, recomputing: bool) -> float:
     if not base.fast:  # the plain way holds the logits of all tokens, 24 bytes each
         units += len(base.head.weight) / 4
     return PASS[base.device.type] / units / 2**base.halved
-
-
-def update_tokens(base: SharedModel, recomputing: bool) -> float:
-    """Return how many tokens a pass takes of several trees."""
-    tokens = pass_tokens(base, recomputing)
-    if base.device.type == "cpu":
-        tokens = min(tokens, CPU_TOKENS)
-    return tokens
 
 
 def prompts_at_once(base: SharedModel, prompt: int, samples: int, limit: int) -> int:

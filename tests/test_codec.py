@@ -105,14 +105,6 @@ def test_unknown_words_are_no_control_tokens():
     assert 1 not in codec.literal("the<eos>cat")
 
 
-def test_a_letter_that_is_also_the_padding_is_a_letter():
-    codec = codec_of(embedded())
-    want = codec.ids("banana", False)
-    codec.tokenizer.pad_token = "a"
-    assert codec.ids("banana", False) == want
-    assert codec.text_of(want) == "banana"
-
-
 def test_a_text_that_becomes_a_control_token_and_does_not_spell_it_is_refused():
     codec = codec_of(unigram())
     codec.tokenizer.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()

@@ -200,7 +200,7 @@ def test_an_update_is_the_written_one(agents, share, argv, monkeypatch):
         )
     # Adam would make much of rounding where a gradient is hardly more than that.
     monkeypatch.setattr(MAGRPO, "configure_optimizers", lambda _: torch.optim.SGD(groups, RATE))
-    monkeypatch.setattr(logprobs, "update_tokens", lambda *_: 20 if args.kl_coef else 512)
+    monkeypatch.setitem(logprobs.TOGETHER, "cpu", 20 if args.kl_coef else 512)
     asked = []
 
     def reward(item, texts):

@@ -8,18 +8,13 @@ import math
 
 import pytest
 import torch
-import transformers
 from helpers import (
     EPS,
     EPS16,
-    ROOT,
     assert_close,
-    resume,
     rounding,
     small_base,
-    train_run,
     watch,
-    world,
 )
 from test_magrpo import team_of
 from test_policies import KINDS, PLAIN, WARPED, gradients, looped, rows_of, sampled, small_kind
@@ -27,7 +22,6 @@ from test_policies import KINDS, PLAIN, WARPED, gradients, looped, rows_of, samp
 from policies import Mistake, logprobs
 from policies.loading import check
 from policies.logprobs import Row, score
-from training.run_folder import read_records
 
 KIND_NAMES = [*KINDS]
 REFUSED = KIND_NAMES[-3:]
@@ -118,19 +112,3 @@ def test_where_the_update_differs_from_the_decode_the_run_ends(dtype, monkeypatc
         with pytest.raises(ValueError, match=r"nats off those of the update, and rounding explai"):
             team_of([base]).compare(rows)
     team_of([base]).compare([])  # no group had an advantage
-
-
-SMALL = "--batch-size 2 --num-generations 3 --max-new-tokens 12 --max-steps 2 --eval-limit none"
-
-
-@pytest.mark.parametrize("flags", ["--kl-coef 0.1", "--lora-rank 0 --share", "--bits 16"])
-def test_a_run_whose_texts_do_not_fit_into_a_window(flags, tmp_path):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(ROOT / "tiny")
-    size = {"vocab_size": len(tokenizer), "max_position_embeddings": 512}
-    for part in (small_kind("mistral", sliding_window=20, **size), tokenizer):
-        part.save_pretrained(tmp_path / "model")
-    run = train_run(tmp_path / "run", SMALL, world(tmp_path), flags, "--model", tmp_path / "model")
-    resume(run, "--max-steps 3")
-    for metrics in read_records(run / "metrics.jsonl"):
-        assert metrics["logp_difference/max"] < (0.5 if "16" in flags else 1e-3)
-        assert metrics["grad_norm/0"] > 0

@@ -202,7 +202,7 @@ def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monk
     base.codec.context = 1000
     passes = watch(monkeypatch, logprobs, "lay_out")
     monkeypatch.setattr(logprobs, "pass_tokens", lambda *_: limit)
-    monkeypatch.setattr(logprobs, "update_tokens", lambda *_: limit)
+    monkeypatch.setitem(logprobs.TOGETHER, "cpu", limit)
     assert_same_gradients(gradients(base, rows), want)
     sizes = [len(tree.places) for _, trees in passes for tree in trees]
     if limit == 1000:
