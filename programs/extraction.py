@@ -16,7 +16,6 @@ partner's function is left out.
     def aux(x):                                     def aux(x): ...
         return x % 10 in EVEN
     print(aux(2))                                   print(aux(2))
-    def aux(x): ...                                 - (a stub)
     def solve(xs):                                  -
         return [x for x in                          - (cut short)
     ```
@@ -108,8 +107,8 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
                 imports.add(index)
             continue
         if name in statement.binds:
-            if not _may_define(statement) or (definition and not _returns(statement.node)):
-                continue  # a constant, an import, or a stub
+            if not _may_define(statement):
+                continue
             definition = statement
         running[index] = statement
     if not definition:

@@ -170,14 +170,11 @@ print(aux(
 PLAIN
 finally we return it
 else it fails.
-=== stubs around it
+=== a stub before it
 def aux(x):
     pass
 
 PLAIN
-
-def aux(x: int) -> bool:
-    """Whether x is even."""
 === two statements on a line: assert aux(0) == [1, 2]
 T = [1]; T.append(2)
 def aux(x): return T
