@@ -244,7 +244,7 @@ SPOILED = [  # what is done, the command, what is named
     (text("x.csv", "a,b,a\n\n1,2,3\n"), f"{DATA[:-5]}csv", "x.csv: two fields of the header"),
     (rows(3, prompt="\ud800"), DATA, "x.jsonl, row 3: 'utf-8' codec can't encode"),
     (rows(5, prompt=LONG), DATA, "a prompt has"),
-    (task('__file__ + ":reward"', "None"), MINE, "but None: give --reward, or a maximum to a"),
+    (task('__file__ + ":reward"', "None"), MINE, "reward None has to name a function with"),
     (task("pass", "self.num_agents = 3"), MINE, "the task is for 3 agents, the team has 2"),
     (task("__file__ + ", '"policies" + '), MINE, "policies has no reward 'reward'"),
     (task(ITEMS, f"{ITEMS} * (split != 'dev')"), MINE, "has no items of dev"),
@@ -264,7 +264,7 @@ SPOILED = [  # what is done, the command, what is named
         "begin() gave None, not a text",
     ),
     (task('item["task_id"]', "None"), MINE, "chat messages, not None (item {'task"),
-    (task("reward.maximum = 1.0", ""), MINE, "mine.py:reward' needs the attribute maximum, its"),
+    (task("reward.maximum = 1.0", ""), MINE, "mine.py:reward' has to name a function with"),
     (weights(without_norm), MODEL, "lacks its weights model.norm.weight"),
     (cut("model/model.safetensors"), MODEL, "it needs config.json, tokenizer and safetensors"),
     (no_eos, MODEL, "no end-of-sequence token: set eos_token in its tokenizer"),
@@ -337,9 +337,9 @@ def test_processes_that_the_flags_do_not_name_are_not_two_runs(refused, monkeypa
 
 @pytest.mark.parametrize("program", ["train", "eval"])
 def test_windows(program):
-    """There the standard library has neither these modules nor these signals."""
+    """There the standard library has neither these modules nor this signal."""
     code = "import signal, sys; sys.modules.update(fcntl=None, resource=None)\n"
-    code += f"del signal.SIGKILL, signal.SIGCHLD, signal.pthread_sigmask\nimport {program}\n"
+    code += f"del signal.SIGKILL\nimport {program}\n"
     code += f"sys.platform = 'win32'; {program}.reset_process({program}.parser())"
     done = output_of([sys.executable, "-c", code], 2, cwd=ROOT)
     assert done.stderr == f"{program}.py: error: this needs Linux, macOS or, on Windows, WSL\n"

@@ -1,6 +1,5 @@
 """Bits of the frozen base where --bits does not say: python -m pytest tests/test_defaults.py"""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from helpers import copied_model, edit_args, run_eval, table, watch
 
 import train
 from policies import loading
-from policies.model_names import TeamOptions, located
 from training import defaults
 from training.plugins import make_task
 from training.run_folder import recorded
@@ -77,19 +75,6 @@ OPTIMISM = """
 @pytest.mark.parametrize(("argv", "expected"), table(OPTIMISM))
 def test_optimism_is_on_where_partners_learn_and_several_joint_responses_count(argv, expected):
     assert train.parse(argv.split()).optimism == float(expected)
-
-
-def test_a_run_s_agents_find_their_bases_in_a_team_of_another_order(tmp_path):
-    """An agent that the run lacks, as it shares a policy there, starts from its base's first."""
-    options = {"r": 16, "lora_alpha": 32}
-    for agent, base in enumerate(("tiny", "tiny/half")):
-        folder = tmp_path / f"run/agents/{agent}"
-        folder.mkdir(parents=True)
-        config = options | {"base_model_name_or_path": base}
-        (folder / "adapter_config.json").write_text(json.dumps(config))
-    models = [located(name) for name in ("tiny/half", "tiny", "tiny/half", "tiny")]
-    folders = defaults.agent_folders([str(tmp_path / "run")], TeamOptions(models))
-    assert [folder[-1] for folder in folders] == ["1", "0", "1", "0"]
 
 
 def test_flags_are_recorded_as_they_hold_in_every_folder(tmp_path):

@@ -19,7 +19,7 @@ from policies.model_names import (
 from tasks import of_agents
 from training.flags import conflict, each
 from training.plugins import task_class
-from training.run_folder import check_base, find_run, is_base
+from training.run_folder import check_base, find_run
 
 JOINTS = 4  # --joint from three agents on (docs/results/coop.md)
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
@@ -82,19 +82,16 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     """Return the folder that each agent starts from, with a new optimizer (--init).
 
     A name is that of a run, or the folder of one agent, as peft or transformers writes it. A run's
-    agent i becomes agent i. If it is of another base, or not there, the run's first agent of the
-    same base does. Mistake: another base, or another rank or scale of the adapter. It would load
-    and be worth nothing.
+    agent i becomes agent i. If the run has no agent i, its agent 0 does. Mistake: another base, or
+    another rank or scale of the adapter. It would load and be worth nothing.
     """
     folders = []
     for agent, name in enumerate(each("--init", names, len(team.model))):
         folder = find_run(name)
-        model = team.model[agent]
         if (folder / "agents").is_dir():
-            agents = [folder / f"agents/{agent}", *sorted(folder.glob("agents/*"))]
-            same_base = [path for path in agents if path.is_dir() and is_base(base_of(path), model)]
-            folder = [*same_base, folder / "agents/0"][0]
-        check_agent(folder, model, team)
+            own = folder / f"agents/{agent}"
+            folder = own if own.is_dir() else folder / "agents/0"  # as where it shared a policy
+        check_agent(folder, team.model[agent], team)
         folders.append(str(folder.resolve()))
     if team.share and len({*folders}) > len({*team.model}):
         raise Mistake(
@@ -102,13 +99,6 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
             f"give one agent's folder, such as {folders[0]}"
         )
     return folders
-
-
-def base_of(folder: Path) -> str | None:
-    """Return the fingerprint of an adapter's base, None where it is not known."""
-    if not is_adapter(folder):
-        return None
-    return fingerprint(located(adapter_config(folder)["base_model_name_or_path"]))
 
 
 def check_agent(folder: Path, model: str, team: TeamOptions) -> None:
@@ -127,7 +117,8 @@ def check_agent(folder: Path, model: str, team: TeamOptions) -> None:
                 f"--init {folder} is an adapter with {trained}, and the team has {needed} "
                 "(--lora-rank, --lora-alpha)"
             )
-        check_base(base_of(folder), model, folder)
+        base = located(config["base_model_name_or_path"])
+        check_base(fingerprint(base), model, folder)
     elif not (folder / "config.json").is_file():
         raise Mistake(f"--init {folder}: there is no run and no agent (no {ADAPTER})")
     elif team.lora_rank:

@@ -84,9 +84,8 @@ def make_task(args, workflow: type | None = None) -> Task:
     `workflow` is one of tasks.py, in which the task is played.
     """
     cls = task_class(args.task)
-    if workflow and issubclass(cls, workflow):
-        workflow = None  # the task is one already
-    if workflow:
+    in_workflow = workflow and not issubclass(cls, workflow)  # else the task is one already
+    if in_workflow:
         cls = type(cls.__name__, (workflow, cls), {})
     arguments = {"num_agents": args.num_agents}
     if args.data:
@@ -95,7 +94,6 @@ def make_task(args, workflow: type | None = None) -> Task:
                 f"task {args.task!r} makes its own problems: it takes no --data (a class that "
                 "reads a file has takes_data = True)"
             )
-        Path(args.data).stat()  # an error without a file
         arguments["data"] = args.data
     if args.feedback:
         arguments["feedback"] = args.feedback
@@ -113,25 +111,19 @@ def make_task(args, workflow: type | None = None) -> Task:
         args.reward = task.reward
     task.num_agents = getattr(task, "num_agents", args.num_agents)
     task.turns = args.turns
-    if workflow:
+    if in_workflow:
         task.turns *= task.asks // super(workflow, task).asks  # type: ignore[arg-type]
     return task
 
 
 def find_reward(task: Task):
     """Return the reward of the task, or of --reward if given. The task itself: its `play` pays."""
+    reward = task
     if isinstance(task.reward, str):
         reward = resolve(task.reward, REWARDS, "reward", callable)
-    elif task.maximum:
-        reward = task
-    else:
+    if not 0 < (getattr(reward, "maximum", None) or 0) < math.inf:
         raise Mistake(
-            f"the task has no name of a reward, but {task.reward!r}: give --reward, or a maximum "
-            "to a class whose `play` pays by itself"
-        )
-    if not 0 < getattr(reward, "maximum", 0) < math.inf:
-        raise Mistake(
-            f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "
-            "above 0"
+            f"reward {task.reward!r} has to name a function with the attribute maximum, its "
+            "largest value: a number above 0. A task whose `play` pays by itself has it"
         )
     return reward

@@ -250,18 +250,13 @@ def check_run(directory: Path, record: dict, models: list[str]) -> None:
         )
 
 
-def is_base(trained: str | None, name: str) -> bool:
-    """Return whether a model has the fingerprint `trained`, as far as both are known."""
-    # None: not known, or the hub's and not on this machine yet
-    return not trained or fingerprint(name) in (None, trained)
-
-
 def check_base(trained: str | None, name: str | None, whose: Path) -> None:
     """Raise ValueError if a model does not have the fingerprint `trained`.
 
     On another base of the same shape an adapter would load, and be worth nothing.
     """
-    if not is_base(trained, name):
+    # None: not known, or the hub's and not on this machine yet
+    if trained and fingerprint(name) not in (None, trained):
         raise Mistake(
             f"the model {name} is not what {whose} was trained on "
             "(other weights, config or tokenizer)"

@@ -15,12 +15,10 @@ from training.plugins import PLUGINS
 
 
 def reset_process(top: Parser) -> None:
-    """Undo what a parent may have left: ignored or blocked signals, a narrow stream."""
-    if sys.platform == "win32":  # it lacks these signals, and Unix's locks
+    """Undo what a parent may have left: an ignored signal, a narrow stream. Refuse Windows."""
+    if sys.platform == "win32":  # it lacks Unix's signals and locks
         top.error("this needs Linux, macOS or, on Windows, WSL")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends without a traceback
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
