@@ -135,7 +135,7 @@ train --init model                              is a whole model: --lora-rank 0
 train --resume run --max-steps 1                run has 2 steps: --max-steps 1 is behind
 train --resume run --run other                  run has another --run (
 train --resume run --dry-run                    run has another --dry-run (
-train --task humaneval --data missing.csv       missing.csv'
+train --task humaneval --data missing.csv       missing.csv: No such file
 eval --run nowhere                              there is no run (no nowhere/args.json)
 eval --run run --method trainde                 trainde: what applies here is trained, naive
 eval --run run --method naive --single-model m  --single-model is of the method single
