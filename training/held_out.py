@@ -3,7 +3,7 @@
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
@@ -36,11 +36,10 @@ def play(
     lines = Play(max(samples, 1), joints=1, chain=True)
     number, count = processes.place()
     size = AT_ONCE[device().type] * count
-    starts: Iterable[int] = range(0, len(items), size)
-    if number == 0:
-        starts = progress(range(0, len(items), size), f"{name}, {way}")
+    starts = range(0, len(items), size)
+    parts = progress(starts, f"{name}, {way}") if number == 0 else starts
     played = []
-    for start in starts:
+    for start in parts:
         part = items[start : start + size]
         played.append(processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines))
     return processes.joined(played)
