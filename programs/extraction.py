@@ -57,7 +57,7 @@ _PYTHON = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _MARGIN = re.compile(r"\n(?=[^\s#])")  # before a line that is not set in, and is no comment
-_HEADER = re.compile(r"\A(?:async )?def (\w*)")
+_HEADER = re.compile(r"\A(?:async )?def (\w+) *(?:\(|\n|\Z)")
 
 
 class Statement(NamedTuple):
@@ -233,7 +233,7 @@ def top_level(text: str) -> tuple[list[Statement], set[str]]:
     statements = []
     broken = set()
     for segment in _code(text[:MAX_CHARACTERS]):
-        parsed, headers = _runs(textwrap.dedent(segment))
+        parsed, headers = _runs(textwrap.dedent(segment).strip(" "))
         broken |= headers
         for node, lines in parsed:
             try:
