@@ -24,9 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # not this folder, whose sandbox.py is this file
 
 CODE = '''
-import math  # so it gets a process of its own
-
-
 def aux(numbers):
     """Keep the even numbers."""
     return [number for number in numbers if number % 2 == 0]

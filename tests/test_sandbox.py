@@ -397,7 +397,9 @@ f = x.format_map
 def test_what_outlasts_no_module_shares_a_process():
     """What hangs or crashes there is tried again in a process of its own, and spoils nothing."""
     for source in (TAME + WILD).strip().splitlines():
-        assert sandbox.shareable(Program(source, (), "f")) == (source in TAME)
+        program = Program("", (), "f", statements=(source,))
+        assert sandbox.shareable(program) == (source in TAME)
+    assert not sandbox.shareable(ADD)
     setup = "from os import _exit as leave"
     count = "n = 0\ndef f():\n    global n\n    n += 1\n    return n # "
     with Sandbox(workers=1, **QUICK) as box:
@@ -408,7 +410,8 @@ def test_what_outlasts_no_module_shares_a_process():
             ("def f():\n    while True: pass", LATE),
             (count + "3", "AssertionError: 2"),
         ):
-            verdict = verdict_of(box, code, ["assert f() == 0, f()"], setup=setup)
+            program = Program("", ["assert f() == 0, f()"], "f", setup, (code,))
+            [verdict] = box.run([program])
             assert verdict.errors == [error]
 
 
@@ -609,7 +612,7 @@ def test_workers_die_with_the_trainer(fork):
 @of_linux
 def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
     with open("/dev/null", encoding="utf-8") as _held, Sandbox(workers=1, **PATIENT) as box:
-        verdict_of(box, "import os", [])  # whose process is not kept
+        box.run([ADD])
         [worker] = box._workers.values()
         runner = psutil.Process(worker.process.pid)
         [zygote] = runner.children()

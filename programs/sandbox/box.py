@@ -88,7 +88,8 @@ class Program:
     tests: tuple[str, ...]  # statements that call `entry_point`, each complete in itself
     entry_point: str
     setup: str = ""  # trusted code that both the tests and the program need
-    # Sources that run one by one, as at a prompt. A source that raises is passed over.
+    # Sources, written by ast.unparse, that run one by one, as at a prompt. A source that raises is
+    # passed over.
     statements: tuple[str, ...] = ()
     # After one failure more than that, all later tests fail. With a number, the program is not
     # loaded again after a hang or a crash.
@@ -111,12 +112,13 @@ def shareable(program: Program) -> bool:
 
     It runs in a module of its own there, and takes a fifth of the time. The rule reads words, also
     those of texts, since "{0.__globals__}" reads an attribute. Without imports, classes, special
-    names and unknown attributes no program reaches a mutable object of another module.
+    names and unknown attributes no program reaches a mutable object of another module. `code` may
+    be written in ways that hide a word, such as a space after a dot.
     """
-    source = "\n".join([program.code, *program.statements])
+    source = "\n".join(program.statements)
     attributes = re.findall(r"\.([^\W\d]\w*)", source)
     is_inward = "__" not in source and LEADS_OUT.isdisjoint(re.findall(r"\w+", source))
-    return is_inward and ATTRIBUTES.issuperset(attributes)
+    return not program.code and is_inward and ATTRIBUTES.issuperset(attributes)
 
 
 @dataclass(frozen=True)
