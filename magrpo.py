@@ -363,17 +363,16 @@ class Rollout:
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Let the agents who speak answer their own prompts, decoded together over all nodes."""
-        asked = []  # (agent, token ids of its prompt)
-        begun = []  # the given beginnings of the answers
+        asks = []  # (agent, token ids of its prompt, the given beginning of its answer)
         uniforms = []
         for node in nodes:
             speakers = [agent for agent, prompt in enumerate(node.prompts) if prompt]
-            asked += [(agent, node.prompts[agent]) for agent in speakers]
-            begun += [self.task.begin(agent, node.item) for agent in speakers]
+            for agent in speakers:
+                asks.append((agent, node.prompts[agent], self.task.begin(agent, node.item)))
             shape = (self.team.size, node.samples, sampling.max_new_tokens)
             uniforms.append(generator(*node.key).random(shape)[speakers])  # they decide the tokens
         uniforms = torch.from_numpy(np.concatenate(uniforms))
-        answers = iter(self.team.sample(asked, uniforms, sampling, begun))
+        answers = iter(self.team.sample(asks, uniforms, sampling))
         for node in nodes:
             silence = [SILENCE] * node.samples
             node.responses = [next(answers) if prompt else silence for prompt in node.prompts]

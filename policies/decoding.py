@@ -6,7 +6,7 @@ are read so far, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,14 @@ LOOK = {"cpu": 1, "cuda": 8}
 # The rest of the rows goes on alone when at most this share is left. To copy the cache costs about
 # one step.
 KEPT = {"cpu": 0.75, "cuda": 0.5}
+
+
+class Ask(NamedTuple):
+    """What an agent is asked."""
+
+    agent: int
+    prompt: tuple[int, ...]  # token ids
+    begun: str = ""  # the beginning of the answer, with which the prompt ends
 
 
 @dataclass
@@ -46,21 +54,20 @@ class Rows:
 
     logits: Tensor  # (R, V) of the next token
 
-    def __init__(self, base: SharedModel, prompts, agents, samples: int, limit: int):
-        """Let the model read the prompts, padded on the left to W. Each has its agent.
+    def __init__(self, base: SharedModel, asks: Sequence[Ask], samples: int, limit: int):
+        """Let the model read the prompts, padded on the left to W.
 
         A prompt is read once, and its cache is copied. The caches of a model that takes no mask may
         be of any kind, so its one prompt is read by all of its rows. The cache grows with the
         responses: only policies/fast/ needs their `limit` in tokens.
         """
         if not base.takes_masks:
-            prompts = repeat_each(prompts, samples)
-            agents = repeat_each(agents, samples)
+            asks = repeat_each(asks, samples)
             samples = 1
         self.base = base
-        self.agents = agents
+        self.agents = [ask.agent for ask in asks]
         self.cache: Any = None  # of transformers
-        ids = [torch.tensor(prompt) for prompt in prompts]
+        ids = [torch.tensor(ask.prompt) for ask in asks]
         ids = padded(ids, padding_side="left", padding_value=-1)
         ids = ids.to(base.device)
         self.real = ids >= 0  # (R, W), False at the padding before a prompt
@@ -69,7 +76,7 @@ class Rows:
             self.cache.batch_repeat_interleave(samples)
             self.logits = self.logits.repeat_interleave(samples, 0)
             self.real = self.real.repeat_interleave(samples, 0)
-            self.agents = repeat_each(agents, samples)
+            self.agents = repeat_each(self.agents, samples)
         self.numbers = torch.arange(len(self.real), device=base.device)  # (R,): of all rows
 
     def read(self, ids: Tensor) -> None:
@@ -102,40 +109,31 @@ class Rows:
 
 
 def decode(
-    base: SharedModel,
-    prompts: Sequence[tuple[int, ...]],
-    agents: Sequence[int],
-    uniforms: Tensor,
-    sampling: Sampling,
-    begun: Sequence[str],
+    base: SharedModel, asks: Sequence[Ask], uniforms: Tensor, sampling: Sampling
 ) -> list[list[Response]]:
     """Sample S responses to each prompt, by its agent. Agents are sorted.
 
     Memory limits how many prompts are decoded at once. Only the uniforms (P, S, T) in [0, 1)
-    decide the tokens. begun: the beginning of each answer, with which its prompt ends. With
-    --engine a server samples.
+    decide the tokens. With --engine a server samples.
     """
     if base.engine:
-        return base.engine.sample(prompts, agents, uniforms, sampling, begun)
+        return base.engine.sample(asks, uniforms, sampling)
     samples, limit = uniforms.shape[1:]
     make_rows = Rows
     if base.fast:
         make_rows = base.fast.rows
 
     def in_parts() -> list[list[Response]]:
-        longest = max(map(len, prompts), default=0)
+        longest = max((len(ask.prompt) for ask in asks), default=0)
         count = prompts_at_once(base, longest, samples, limit)
         answers: list[list[Response]] = []
-        for start in range(0, len(prompts), count):
-            part = slice(start, start + count)
-            part_uniforms = uniforms[part].flatten(0, 1)  # (R, T)
-            part_begun = repeat_each(begun[part], samples)
-            part_agents = repeat_each(agents[part], samples)
+        for start in range(0, len(asks), count):
+            part = asks[start : start + count]
+            part_uniforms = uniforms[start : start + count].flatten(0, 1)  # (R, T)
             with torch.inference_mode():  # a step's kernels cost an eighth less than in no_grad
-                rows = make_rows(base, prompts[part], agents[part], samples, limit)
-                responses = decode_rows(
-                    base, rows, part_uniforms, sampling, part_agents, part_begun
-                )
+                rows = make_rows(base, part, samples, limit)
+                row_asks = repeat_each(part, samples)
+                responses = decode_rows(base, rows, row_asks, part_uniforms, sampling)
             for first in range(0, len(responses), samples):
                 answers.append(responses[first : first + samples])
         return answers
@@ -146,12 +144,11 @@ def decode(
 def decode_rows(
     base: SharedModel,
     rows: Rows,
+    asks: list[Ask],
     uniforms: Tensor,
     sampling: Sampling,
-    agents: list[int],
-    begun: list[str],
 ) -> list[Response]:
-    """Sample a response of every row, by the uniforms (R, T). Each has an agent and a beginning."""
+    """Sample a response of every row, to its own prompt, by the uniforms (R, T)."""
     device = base.device
     count, limit = uniforms.shape
     uniforms = uniforms.double().to(device)
@@ -159,6 +156,7 @@ def decode_rows(
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros_like(logps)
     sizes: list[int | None] = [None] * count  # how many tokens a response has, if it has ended
+    agents = [ask.agent for ask in asks]
     row_sampling = sampling.of(agents, device)
     seen = 0  # tokens of these rows at the last look
     for step in range(limit):
@@ -177,7 +175,7 @@ def decode_rows(
             written = tokens[numbers, :size].tolist()
             for place, number in enumerate(row_numbers):
                 if sizes[number] is None:
-                    sizes[number] = base.codec.end_of(written[place], begun[number], seen)
+                    sizes[number] = base.codec.end_of(written[place], asks[number].begun, seen)
                 if sizes[number] is None:
                     going_on.append(place)
             seen = size
@@ -194,6 +192,7 @@ def decode_rows(
         rows.step(new)
     if not logps.isfinite().all():
         raise Mistake(f"{type(base.net).__name__} draws tokens without a probability")
+    begun = [ask.begun for ask in asks]
     answers = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), begun, sizes, strict=True)
     return [response_of(base.codec, *answer) for answer in answers]
 

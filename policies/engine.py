@@ -28,7 +28,7 @@ from openai import AsyncOpenAI, OpenAIError, Timeout
 from torch import Tensor
 
 from policies import Mistake
-from policies.decoding import Response, response_of
+from policies.decoding import Ask, Response, response_of
 from policies.loading import mean_gap, save_adapter
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
@@ -98,12 +98,7 @@ class Engine:
             ) from error
 
     def sample(
-        self,
-        prompts: Sequence[tuple[int, ...]],
-        agents: Sequence[int],
-        uniforms: Tensor,
-        sampling: Sampling,
-        begun: Sequence[str],
+        self, asks: Sequence[Ask], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
         """Sample as decoding.decode does. Here the uniforms decide the seeds.
 
@@ -114,16 +109,16 @@ class Engine:
         samples = uniforms.shape[1]
 
         async def answers() -> list[dict]:
-            policies = [self.base.policy_of[agent] for agent in agents]
-            await asyncio.gather(*map(self.load, {*policies}))
+            policies = {self.base.policy_of[ask.agent] for ask in asks}
+            await asyncio.gather(*map(self.load, policies))
             requests = []
-            for prompt, agent, seed in zip(prompts, agents, seeds, strict=True):
-                requests.append(self.complete(agent, prompt, seed, samples, sampling))
+            for ask, seed in zip(asks, seeds, strict=True):
+                requests.append(self.complete(ask, seed, samples, sampling))
             return await asyncio.gather(*requests)
 
         groups = []
-        for answer, text in zip(self.wait(answers()), begun, strict=True):
-            groups.append(self.responses(answer, samples, sampling.max_new_tokens, text))
+        for answer, ask in zip(self.wait(answers()), asks, strict=True):
+            groups.append(self.responses(answer, samples, sampling.max_new_tokens, ask.begun))
         return groups
 
     def responses(self, answer: dict, samples: int, most: int, begun: str) -> list[Response]:
@@ -147,17 +142,15 @@ class Engine:
                 raise ValueError(f"not {samples} whole samples of {most} tokens at most")
         return [responses[number] for number in range(samples)]
 
-    async def complete(
-        self, agent: int, prompt: tuple, seed: int, samples: int, sampling: Sampling
-    ) -> dict:
+    async def complete(self, ask: Ask, seed: int, samples: int, sampling: Sampling) -> dict:
         """Return samples. Each has its tokens' ids and log-probabilities, its end included."""
         body = {
-            "model": self.names.get(self.base.policy_of[agent], self.model),
-            "prompt": list(prompt),
+            "model": self.names.get(self.base.policy_of[ask.agent], self.model),
+            "prompt": list(ask.prompt),
             "n": samples,
             "seed": seed,
             "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.of([agent]).temperature,
+            "temperature": sampling.of([ask.agent]).temperature,
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,
             "min_p": 0.0,  # a checkpoint may ship another, and another penalty

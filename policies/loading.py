@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from policies import Mistake
-from policies.decoding import decode
+from policies.decoding import Ask, decode
 from policies.logprobs import Row, gaps, score
 from policies.model_names import DEVICE, WEIGHTS, TeamOptions, find_model, recorded_name
 from policies.sampling import Sampling
@@ -148,7 +148,7 @@ def mean_gap(base: SharedModel, temperature: float = 1.0) -> float:
     prompts = [(5, 3, 9, 4, 8, 6, 2, 7, 3, 5), (7, 2)]  # any tokens
     uniforms = torch.linspace(0.1, 0.9, 64, dtype=torch.float64)
     uniforms = uniforms.view(2, 4, 8)
-    answers = decode(base, prompts, [agent, agent], uniforms, sampling, ["", ""])
+    answers = decode(base, [Ask(agent, prompt) for prompt in prompts], uniforms, sampling)
     rows = []
     for prompt, responses in zip(prompts, answers, strict=True):
         for response in responses:

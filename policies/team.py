@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from policies import Mistake, processes
-from policies.decoding import Response, decode
+from policies.decoding import Ask, Response, decode
 from policies.loading import load_base, mean_gap
 from policies.logprobs import Row, gaps, score
 from policies.model_names import TeamOptions
@@ -48,33 +48,22 @@ class Team(nn.Module):
             base.codec.date = datetime.fromisoformat(date)
 
     def sample(
-        self,
-        prompts: list[tuple[int, tuple]],
-        uniforms: Tensor,
-        sampling: Sampling,
-        begun: Sequence[str] = (),
+        self, asks: Sequence[tuple], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
-        """Sample S responses to each of the (agent, prompt) pairs, decoded together base by base.
+        """Sample S responses to each of the (agent, prompt), decoded together base by base.
 
-        Only the uniforms (len(prompts), S, T) in [0, 1) decide the tokens. begun: the beginning of
-        each answer, with which its prompt ends and its text begins.
+        Only the uniforms (len(asks), S, T) in [0, 1) decide the tokens. (agent, prompt, begun):
+        the answer has a given beginning, with which its prompt ends and its text begins.
         """
-        begun = begun or [""] * len(prompts)
         answers: dict[int, list[Response]] = {}
         for base in self.bases:
             numbers: list[int] = []  # of its prompts, by agent
             for agent in base.agents:
-                numbers += [n for n, prompt in enumerate(prompts) if prompt[0] == agent]
-            responses = decode(
-                base,
-                [prompts[number][1] for number in numbers],
-                [prompts[number][0] for number in numbers],
-                uniforms[numbers],
-                sampling,
-                [begun[number] for number in numbers],
-            )
+                numbers += [n for n, ask in enumerate(asks) if ask[0] == agent]
+            base_asks = [Ask(*asks[number]) for number in numbers]
+            responses = decode(base, base_asks, uniforms[numbers], sampling)
             answers |= zip(numbers, responses, strict=True)
-        return [answers[number] for number in range(len(prompts))]
+        return [answers[number] for number in range(len(asks))]
 
     @property
     def engine(self):

@@ -33,7 +33,7 @@ from test_policies import rows_of, turns_of
 from test_train import SMALL, assert_same_run, lines
 
 from policies import Mistake, engine
-from policies.decoding import decode
+from policies.decoding import Ask, decode
 from policies.engine import Engine, connect
 from policies.loading import load_base
 from policies.logprobs import Row, score
@@ -104,7 +104,7 @@ class Server(LocalServer):
                 set_peft_model_state_dict(base.model, self.adapters[body["model"]], "agent0")
             samples = torch.stack(numbers)[None]
             options[0] *= self.heat
-            [answers] = decode(base, [prompt], [0], samples, Sampling(*options), [""])
+            [answers] = decode(base, [Ask(0, prompt)], samples, Sampling(*options))
             rows = [Row(0, prompt, answer.tokens, logps=answer.logps) for answer in answers]
             if self.raw:
                 score(base, rows, PLAIN)

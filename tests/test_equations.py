@@ -292,9 +292,9 @@ class Game(Task):
     def encode(self, text, chat, limit, room, begun):
         return tuple(text.encode())
 
-    def sample(self, prompts, uniforms, sampling, begun):
+    def sample(self, asks, uniforms, sampling):
         answers = []
-        for agent, prompt in prompts:
+        for agent, prompt, _ in asks:
             responses = []
             for _ in range(uniforms.shape[1]):
                 action = next(self.script) if agent == 0 or len(prompt) == 2 else 0

@@ -30,7 +30,7 @@ from helpers import (
 )
 
 from policies import Mistake, logprobs
-from policies.decoding import decode
+from policies.decoding import Ask, decode
 from policies.loading import load_base
 from policies.logprobs import Row, score
 from policies.model_names import EMBEDDED, TeamOptions
@@ -58,10 +58,10 @@ def scored(base, rows, sampling=PLAIN, frozen=False, score=score):
     return [row.scored for row in rows]
 
 
-def sampled(base, prompts, agents, samples=2, sampling=PLAIN, sample=decode):
+def sampled(base, prompts, agents, samples=2, sampling=PLAIN):
     """Responses to each prompt, sampled with the same numbers at every call."""
     numbers = uniforms(len(prompts), samples, sampling.max_new_tokens)
-    return sample(base, prompts, agents, numbers, sampling, [""] * len(prompts))
+    return decode(base, list(map(Ask, agents, prompts)), numbers, sampling)
 
 
 def assert_same_scores(got, want):
@@ -304,7 +304,7 @@ def test_decoding_ends_when_every_row_has_its_stop(begun, monkeypatch):
     base.codec.end_at(["".join(pair) for pair in itertools.product(starts, letters)])
     passes = watch(monkeypatch, base.net, "forward")
     sampling = Sampling(1.0, 0, 1.0, 24)
-    [responses] = decode(base, [(3, 4)], [0], uniforms(1, 2, 24), sampling, [begun])
+    [responses] = decode(base, [Ask(0, (3, 4), begun)], uniforms(1, 2, 24), sampling)
     assert len(passes) < 6  # of 25
     if begun:
         assert [len(response.tokens) for response in responses] == [1, 1]

@@ -5,10 +5,12 @@ Shapes: P prompts, R rows, V vocabulary, W positions of the longest prompt.
 
 import functools
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from policies.decoding import Ask
 from policies.fast.adapters import Adapters
 from policies.fast.attention import Grid, RowCache, Step
 from policies.fast.graphs import Graph
@@ -19,29 +21,29 @@ from policies.shared_model import SharedModel
 class FastRows:
     """The rows that are still decoded; see policies.decoding.Rows."""
 
-    def __init__(self, base: SharedModel, prompts, agents, samples: int, limit: int):
+    def __init__(self, base: SharedModel, asks: Sequence[Ask], samples: int, limit: int):
         device = base.device
         self.base = base
-        self.agents = agents  # per prompt
+        self.agents = [ask.agent for ask in asks]  # per prompt
         self.samples = samples
-        rows = len(prompts) * samples
+        rows = len(asks) * samples
         self.numbers = torch.arange(rows, device=device)
         self.read = 0  # tokens of the responses so far
         self.places = torch.arange(limit, device=device)
-        lengths = [[len(prompt)] for prompt in prompts]
+        lengths = [[len(ask.prompt)] for ask in asks]
         self.lengths = torch.tensor(lengths, device=device)  # (P, 1)
         # A step that a graph repeats may not wait for the GPU. Layers in 8 bits wait.
         self.repeats = device.type == "cuda" and not base.int8
         layers = base.fast.layers.layers
         self.caches = [RowCache(rows, limit) for _ in layers]
-        logits = self.prefill(prompts)
+        logits = self.prefill(asks)
         self.logits = logits.repeat_interleave(samples, 0)
         self.lay_out()
 
-    def prefill(self, prompts: list) -> Tensor:
+    def prefill(self, asks: Sequence[Ask]) -> Tensor:
         """Run the prompts, padded on the right to W. Return the logits (P, V) that follow them."""
         base = self.base
-        ids = [torch.tensor(prompt) for prompt in prompts]
+        ids = [torch.tensor(ask.prompt) for ask in asks]
         ids = padded(ids)
         ids = ids.to(base.device)
         width = ids.shape[1]

@@ -12,7 +12,7 @@ from test_train import assert_same_run
 
 from bench.memory import make_model, measured
 from policies import memory
-from policies.decoding import decode
+from policies.decoding import Ask, decode
 from policies.fast import accelerate, decoding
 from policies.loading import load_model
 from policies.logprobs import Row
@@ -92,7 +92,7 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
         waits.append(-card.count("waits"))
         uploads.append(-card.count("uploads"))
         prompts = [(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)]
-        decode(base, prompts, [0, 0, 1, 1], numbers, PLAIN, [""] * 4)
+        decode(base, list(map(Ask, [0, 0, 1, 1], prompts)), numbers, PLAIN)
         waits[-1] += card.count("waits")
         uploads[-1] += card.count("uploads")
     assert (waits[1] - waits[0]) / 32 <= 1 / 8
@@ -105,7 +105,8 @@ def test_graphs_decode_what_the_step_itself_decodes(agents, monkeypatch):
     base = small_base([0, 1, 2], model=small_kind("qwen2"))
     accelerate([base])
     numbers = torch.rand(4, 8, 40, dtype=torch.float64)
-    work = ([(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)], agents, numbers, PLAIN, [""] * 4)
+    prompts = [(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)]
+    work = (list(map(Ask, agents, prompts)), numbers, PLAIN)
     here = decode(base, *work)
     base.to("cuda")
     recorded = watch(monkeypatch, decoding.Graph, "record")
