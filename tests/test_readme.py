@@ -5,6 +5,7 @@ Links, files, commands and flags are there, each figure stands on one page, and 
 
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_python_blocks_are_programs_and_the_loop_of_the_readme_is_the_example():
     for block in blocks(TEXT, ""):
         compile(block, "a block", "exec")
     [loop] = blocks(README, "add_gradients")
-    assert loop in (ROOT / "examples/loop.py").read_text()
+    assert textwrap.indent(loop, "    ") in (ROOT / "examples/loop.py").read_text()
 
 
 def test_the_programs_of_the_readme_earn_what_it_says():
