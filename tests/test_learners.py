@@ -13,7 +13,7 @@ from test_train import MOVING, adapters, run
 
 from policies.team import Team
 from tasks import longer, observations
-from training.held_out import AT_ONCE, episode, evaluate, sample_record
+from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure
 from training.reward_runner import Scorer
 
@@ -132,10 +132,10 @@ def test_held_out_problems_are_the_same_in_parts(monkeypatch):
     measures = []
     names = []
     monkeypatch.setattr(
-        "training.held_out.progress", lambda starts, what: names.append(what) or starts
+        "training.held_out.progress", lambda parts, count, what: names.append(what) or parts
     )
-    for count in (8, 2):
-        monkeypatch.setitem(AT_ONCE, "cpu", count)
+    for first in (8, 1):
+        monkeypatch.setattr("training.held_out.FIRST", first)
         measures.append(evaluate(module, module.problems[:3])[0])
     assert measures[0] == measures[1]
     assert names == ["held out, sampled", "held out, greedy"] * 2

@@ -304,7 +304,8 @@ def test_a_long_evaluation_says_how_far_it_is(terminal, capsys, monkeypatch):
     times = iter([0, 0, 60, 90, 120])
     monkeypatch.setattr("time.monotonic", lambda: next(times))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    assert list(progress(range(0, 7, 2), "before")) == [0, 2, 4, 6]
+    parts = [(0, 2), (2, 4), (4, 6), (6, 8)]
+    assert list(progress(parts, 7, "before")) == parts
     lines = [
         f"before: {part} minutes left" for part in ("2 of 7 problems, 2.5", "6 of 7 problems, 0.3")
     ]

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
 from policies.codec import as_text
-from policies.loading import device
 from policies.sampling import Sampling
 from rewards import EQUAL, total
 from training.metrics import mean_parts, problem_returns
 from training.terminal import printable, progress
 
-# Problems that a process plays at once, so that it can tell how far it is.
-AT_ONCE = {"cpu": 8, "cuda": 64}
+# Problems that a process plays first, so that it can tell how far it is. The next part is twice as
+# large, and so on: small parts are slower.
+FIRST = 8
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
@@ -35,12 +35,13 @@ def play(
         sampling = sampling.greedy()
     lines = Play(max(samples, 1), joints=1, chain=True)
     number, count = processes.place()
-    size = AT_ONCE[device().type] * count
-    starts = range(0, len(items), size)
-    parts = progress(starts, f"{name}, {way}") if number == 0 else starts
+    bounds = [0]
+    while bounds[-1] < len(items):
+        bounds.append(2 * bounds[-1] + FIRST * count)
+    parts = list(itertools.pairwise(bounds))
     played = []
-    for start in parts:
-        part = items[start : start + size]
+    for start, end in progress(parts, len(items), f"{name}, {way}") if number == 0 else parts:
+        part = items[start:end]
         played.append(processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines))
     return processes.joined(played)
 
@@ -110,7 +111,8 @@ def sample_record(node: Node, number: int, maximum: float) -> dict:
 
 def shown(record: dict) -> str:
     """Return a line of samples.jsonl for a reader: the reward, the prompts and the responses."""
-    parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
+    # + 0.0: minus nothing is 0, not -0
+    parts = ", ".join(f"{name} {value + 0.0:.3g}" for name, value in record["parts"].items())
     earned = "not scored"
     if parts:
         earned = f"reward {record['reward']:.3f} of {record['maximum']:g} ({parts})"

@@ -44,8 +44,8 @@ def is_first(processes: int) -> bool:
     return processes == 1 or not any(int(os.environ.get(name) or 0) for name in names)
 
 
-def progress(starts: range, what: str) -> Iterator[int]:
-    """Yield where each part starts. Say meanwhile how far they are, and the time that is left.
+def progress(parts: list[tuple[int, int]], count: int, what: str) -> Iterator[tuple[int, int]]:
+    """Yield the parts of count problems. Say meanwhile how far they are, and the time that is left.
 
     A terminal shows one line, which is rewritten. Elsewhere a line is printed once a minute.
     """
@@ -56,16 +56,17 @@ def progress(starts: range, what: str) -> Iterator[int]:
         end = "\033[K\r"  # erases what was longer, and goes to the start of the line
     begun = time.monotonic()
     said = begun
-    for start in starts:
+    for part in parts:
+        start, _ = part
         now = time.monotonic()
         if now >= said + pause:
-            text = f"{what}: {start} of {starts.stop} problems"
+            text = f"{what}: {start} of {count} problems"
             if start:
-                left = (now - begun) * (starts.stop / start - 1)
+                left = (now - begun) * (count / start - 1)
                 text += f", {left / 60:.1f} minutes left"
             print(text, end=end, file=sys.stderr, flush=True)
             said = now
-        yield start
+        yield part
     if pause == 0:
         print(end=end, file=sys.stderr, flush=True)
 
