@@ -31,6 +31,8 @@ CAPTION = """\
 Means over seeds, and differences to the first group over pairs of runs with one seed, \
 with standard errors and .95 intervals of Student's t. \
 -: an error needs 2 seeds, whose values differ"""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe, Ito
+STYLES = ("-", "--", "-.", ":")  # they tell curves apart without colours, too
 WIDTH = 120  # of a terminal, in columns
 
 
@@ -230,17 +232,18 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
     It has a curve for each group: a mean over seeds, as far as all of them have come. It is a
     running mean, but for the ends, which have too few neighbours.
     """
-    from matplotlib import style
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     if not metrics:
         raise Mistake("--out: no --metric is measured at every step, as return is")
-    style.use("tableau-colorblind10")
     figure = Figure((10, 4 * len(metrics)), layout="constrained")
     for number, metric in enumerate(metrics, 1):
         axes = figure.add_subplot(len(metrics), 1, number, xlabel="training batches")
         unit = ", share of the maximum" if metric.endswith("return") else ""
         axes.set_ylabel(f"{metric}{unit}\n(mean ± standard error over seeds)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_prop_cycle(color=COLORS * len(STYLES), linestyle=STYLES * len(COLORS))
         for group in rows.index.unique(0):
             runs = rows["steps"].loc[group]
             seeds = {seed: steps.reindex(columns=[metric])[metric] for seed, steps in runs.items()}
