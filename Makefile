@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train smollm2 tools real coder check test lint tiny bench
+.PHONY: setup train smollm2 directory tools real coder check test lint tiny bench
 
 setup: .venv/ready
 
@@ -29,10 +29,10 @@ train: setup
 
 smollm2: .venv/smollm2/tokenizer.json
 
-tools: smollm2
-	$(BIN)/python train.py @recipes/tools.args --run tools $(ARGS)
-	@echo "look at it: $(BIN)/python eval.py show --method naive trained --run tools"
-	@echo "as a page:  $(BIN)/python eval.py page tools"
+directory tools: smollm2
+	$(BIN)/python train.py @recipes/$@.args --run $@ $(ARGS)
+	@echo "look at it: $(BIN)/python eval.py show --method naive trained --run $@"
+	@echo "as a page:  $(BIN)/python eval.py page $@"
 
 real: smollm2
 	$(BIN)/python train.py @recipes/real.args $(if $(DATA),--data $(DATA)) $(ARGS)

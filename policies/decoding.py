@@ -158,6 +158,7 @@ def decode_rows(
     sizes: list[int | None] = [None] * count  # how many tokens a response has, if it has ended
     agents = [ask.agent for ask in asks]
     row_sampling = sampling.of(agents, device)
+    row_numbers = list(range(count))  # rows.numbers, which a GPU would be waited for
     seen = 0  # tokens of these rows at the last look
     for step in range(limit):
         # 1) Choose a token of every row.
@@ -171,7 +172,6 @@ def decode_rows(
         # 2) Now and then, drop the rows that have ended.
         if size % LOOK[device.type] == 0 or size == limit:
             going_on = []  # places in the rows
-            row_numbers = numbers.tolist()
             written = tokens[numbers, :size].tolist()
             for place, number in enumerate(row_numbers):
                 if sizes[number] is None:
@@ -186,8 +186,8 @@ def decode_rows(
                 kept = torch.tensor(going_on, device=device)
                 rows.keep(kept)
                 new = new[kept]
-                row_agents = [agents[row_numbers[place]] for place in going_on]
-                row_sampling = sampling.of(row_agents, device)
+                row_numbers = [row_numbers[place] for place in going_on]
+                row_sampling = sampling.of([agents[number] for number in row_numbers], device)
         # 3) Let the model read the tokens.
         rows.step(new)
     if not logps.isfinite().all():

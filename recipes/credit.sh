@@ -9,7 +9,8 @@
 # 1. Rows whose gradient has another scale choose their rate: .5, 1 or 2 times the default's, by the
 #    return on dev problems, with seeds of their own.
 # 2. All rows train with that rate, five seeds each, and are evaluated on dev every 10 steps.
-# 3. Tables: return, pass, needs both, and the samples until `needs both` on dev first reaches .9.
+# 3. Tables: return, pass, needs both, and the samples until `needs both` on dev first reaches .8.
+#    Good teams end between .85 and .96 there, by the convention that they find.
 set -e
 cd "$(dirname "$0")/.."
 PYTHON=$(realpath -s "${PYTHON:-.venv/bin/python}")
@@ -116,24 +117,24 @@ train() { # lines of a folder and flags
   xargs -P "${JOBS:-1}" -L 1 bash -c 'cd "$1" && exec "$0" train.py "${@:2}"' "$PYTHON"
 }
 
-table() { # ROWS: means over the seeds, held out; needs both of each seed; and its samples to .9
+table() { # ROWS: means over the seeds, held out; needs both of each seed; and its samples to .8
   "$PYTHON" - "$OUT" "$@" << 'END'
 import glob, json, statistics, sys
 out, *names = sys.argv[1:]
 
 def samples(run):
-    """Thousands of responses until needs both on dev problems first reaches .9."""
+    """Thousands of responses until needs both on dev problems first reaches .8."""
     flags = json.load(open(f"{run}/args.json"))["args"]
     responses = flags["num_generations"] * flags["turns"]
     if flags["branching"] == "tree":
         responses = sum(flags["num_generations"] ** (turn + 1) for turn in range(flags["turns"]))
     for row in map(json.loads, open(f"{run}/metrics.jsonl")):
-        if row.get("dev/metric/coop", 0) >= 0.9:
+        if row.get("dev/metric/coop", 0) >= 0.8:
             step = flags["batch_size"] * flags["num_agents"] * responses
             return f"{(row['step'] + 1) * step / 1000:.0f}"
     return "never"
 
-print(f"{'':>18} return  pass  both  needs both by seed; samples until .9 on dev, thousands at most")
+print(f"{'':>18} return  pass  both  needs both by seed; samples until .8 on dev, thousands at most")
 for name in names:
     runs = sorted(glob.glob(f"{out}/{name}-[0-9]"))
     after = [json.load(open(f"{run}/summary.json"))["after"] for run in runs]
