@@ -263,7 +263,7 @@ SPOILED = [  # what is done, the command, what is named
         MINE,
         "begin() gave None, not a text",
     ),
-    (task('item["task_id"]', "None"), MINE, "chat messages, not None (item {'task"),
+    (task('item["task_id"]', "None"), MINE, "content is text, not None (item {'task"),
     (task("reward.maximum = 1.0", ""), MINE, "mine.py:reward' has to name a function with"),
     (weights(without_norm), MODEL, "lacks its weights model.norm.weight"),
     (cut("model/model.safetensors"), MODEL, "it needs config.json, tokenizer and safetensors"),
