@@ -258,17 +258,22 @@ def _code(text: str) -> list[str]:
     return _PYTHON.findall(text) or _FENCE.split(text)
 
 
+TRIES = 100  # shorter runs of a text that are parsed
+
+
 def _runs(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
     """Return the statements that parse with their lines, and the names of broken functions.
 
     A piece goes from one line at the margin to the next. The longest run of pieces that parses is
     taken, and then the next one. Where none does, the first piece is left out: it is prose, or a
-    broken function.
+    broken function. After TRIES shorter runs only single pieces are tried, since a model that
+    repeats a line writes hundreds.
     """
     pieces = _MARGIN.split(segment)
     statements = []
     broken = set()
     size = len(pieces)  # of the run that is tried
+    tries = TRIES
     while pieces:
         source = "\n".join(pieces[:size])
         try:
@@ -277,7 +282,8 @@ def _runs(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
             line = getattr(error, "lineno", None) or len(source)
             ends = itertools.accumulate(piece.count("\n") + 1 for piece in pieces[: size - 1])
             size = sum(end < line for end in ends)
-            if size:  # the pieces before the one with the error
+            if size and tries:  # the pieces before the one with the error
+                tries -= 1
                 continue
             broken.update(_HEADER.findall(pieces[0]))
             if "triple-quoted" in str(error):
@@ -290,7 +296,7 @@ def _runs(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
                 start = min(part.lineno for part in [node, *decorators])
                 statements.append((node, "\n".join(lines[start - 1 : node.end_lineno])))
         del pieces[:size]
-        size = len(pieces)
+        size = len(pieces) if tries else 1
     return statements, broken
 
 

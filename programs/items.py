@@ -76,17 +76,17 @@ def passable(items: list[dict], split: str) -> list[dict]:
     failing = []
     for item, verdict in zip(solved, verdicts, strict=True):
         if not all(verdict.passed):
-            failing.append(item["task_id"])
+            failing.append(item)
     if failing:
         left_out = ", and are left out" if split == "train" else ""
         print(
             f"{len(failing)} of {len(items)} {split} problems cannot be passed by their own "
-            f"solution{left_out}: {', '.join(failing)}",
+            f"solution{left_out}: {', '.join(item['task_id'] for item in failing)}",
             file=sys.stderr,
         )
     if split != "train":
         return items
-    return [item for item in items if item["task_id"] not in failing]
+    return [item for item in items if item not in failing]
 
 
 def check_imports(item: dict) -> None:

@@ -213,6 +213,11 @@ def call_what_hangs():
         fail(train.parser(), late)
 
 
+def test_sys_exit_in_a_reward_is_said_at_once():
+    with pytest.raises(ValueError, match=r"it called sys\.exit\(no key\)"):
+        threads.in_threads("it", lambda *_: sys.exit("no key"), [({}, ["", ""])])
+
+
 @pytest.mark.parametrize(
     ("function", "status"), [(interrupt_itself, -signal.SIGINT), (call_what_hangs, 2)]
 )

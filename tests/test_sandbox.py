@@ -378,9 +378,10 @@ def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
 
 TAME = """
 return sum(sorted(x)) or [y.upper() for y in x if y.isdigit()]
-x.real = 3.5
 """
 WILD = """
+x.real = 3.5
+for Counter.update in [max]: pass
 import sys
 return getattr(x, 'a')
 return __builtins__

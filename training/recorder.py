@@ -290,11 +290,14 @@ class Recorder(L.Callback):
             agents = self.directory / "agents"
             for agent in module.team.policies():
                 save_agent(module.team.base_of[agent], agent, draft / str(agent))
-                (agents / str(agent)).mkdir(parents=True, exist_ok=True)
-            for file in draft.glob("*/*"):
+            for file in sorted(draft.rglob("*")):  # a folder comes before what is in it
+                target = agents / file.relative_to(draft)
+                if file.is_dir():  # of an agent, or of its chat templates
+                    target.mkdir(parents=True, exist_ok=True)
+                    continue
                 # safetensors lets nobody else read its files
                 shutil.copymode(self.directory / "args.json", file)
-                file.replace(agents / file.relative_to(draft))
+                file.replace(target)
             shutil.rmtree(draft)
         # The first process writes (CheckpointFile). The others wait for it: when one of them ends
         # with an error, Lightning kills the first.

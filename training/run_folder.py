@@ -96,8 +96,8 @@ def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
             return path
 
 
-def lock_run_folder(directory: Path):
-    """Return the file that holds a run's lock while it is open.
+def lock_run_folder(directory: Path, shared: bool = False):
+    """Return the file that holds a run's lock while it is open. Readers share it.
 
     Raise ValueError if another process holds it.
     """
@@ -105,7 +105,7 @@ def lock_run_folder(directory: Path):
 
     file = (directory / "lock").open("a", encoding="utf-8")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
     except BlockingIOError as error:
         raise Mistake(
             f"another process is at work on {directory}: wait for its end, or stop it"
@@ -119,7 +119,7 @@ def state(directory: Path) -> str:
     """Return whether a run is "running", "finished" or "unfinished"."""
     try:
         with contextlib.suppress(OSError):  # the folder may be read-only
-            lock_run_folder(directory).close()
+            lock_run_folder(directory, shared=True).close()
     except Mistake:
         return "running"
     return "finished" if read_json(directory, "summary.json") else "unfinished"

@@ -14,9 +14,8 @@ def in_threads(name: str, function: Callable, calls: Collection) -> list:
     """Return function(item, texts) of each call. An error's note has what was given.
 
     The threads end with the process, unlike those of ThreadPoolExecutor, so a call that hangs does
-    not keep it. A call of sys.exit ends its thread, and does not answer either. After an error
-    the calls that have not begun are not made. (ThreadPool of multiprocessing does all this too,
-    but takes 50 ms to end.)
+    not keep it. After an error the calls that have not begun are not made. (ThreadPool of
+    multiprocessing does all this too, but takes 50 ms to end.)
     """
     futures: list[Future] = [Future() for _ in calls]
     left = iter([*zip(futures, calls, strict=True)])  # each thread takes the next one
@@ -25,6 +24,8 @@ def in_threads(name: str, function: Callable, calls: Collection) -> list:
         for future, call in left:
             try:
                 future.set_result(function(*call))
+            except SystemExit as error:  # it would end this thread alone
+                future.set_exception(Mistake(f"{name} called sys.exit({error})"))
             except Exception as error:
                 future.set_exception(error)
 

@@ -31,6 +31,7 @@ Verdicts do not depend on earlier programs. Every program gets a fresh fork (`sh
 exception), and hashing and `random` are seeded. docs/sandbox.md lists which system contains what.
 """
 
+import ast
 import contextlib
 import functools
 import itertools
@@ -112,13 +113,19 @@ def shareable(program: Program) -> bool:
 
     It runs in a module of its own there, and takes a fifth of the time. The rule reads words, also
     those of texts, since "{0.__globals__}" reads an attribute. Without imports, classes, special
-    names and unknown attributes no program reaches a mutable object of another module. `code` may
-    be written in ways that hide a word, such as a space after a dot.
+    names and unknown attributes no program reaches a mutable object of another module, and without
+    setting attributes it changes none. `code` may be written in ways that hide a word, such as a
+    space after a dot.
     """
+    if program.code:
+        return False
     source = "\n".join(program.statements)
     attributes = re.findall(r"\.([^\W\d]\w*)", source)
     is_inward = "__" not in source and LEADS_OUT.isdisjoint(re.findall(r"\w+", source))
-    return not program.code and is_inward and ATTRIBUTES.issuperset(attributes)
+    if not is_inward or not ATTRIBUTES.issuperset(attributes):
+        return False
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
+    return all(isinstance(node.ctx, ast.Load) for node in nodes)
 
 
 @dataclass(frozen=True)
