@@ -376,6 +376,22 @@ def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
     assert first.errors[0].startswith("AssertionError")
 
 
+RAISE = """def f(kind):
+    if kind == "group":
+        raise ExceptionGroup("many", [ValueError("x")])
+    if kind == "decode":
+        raise UnicodeDecodeError("utf8", b"x", 0, 1, "many")
+    raise SyntaxError("many")"""
+
+
+def test_a_test_reads_the_text_of_an_exception_of_any_kind(box):
+    """Some kinds take more than a text."""
+    read = "try:\n    f({!r})\nexcept Exception as error:\n    assert 'many' in str(error)"
+    tests = [read.format(kind) for kind in ("group", "decode", "syntax")]
+    [verdict] = box.run([Program(RAISE, tests, "f")])
+    assert verdict.errors == [None] * 3
+
+
 TAME = """
 return sum(sorted(x)) or [y.upper() for y in x if y.isdigit()]
 """

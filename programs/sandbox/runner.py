@@ -5,6 +5,7 @@ its objects.
 """
 
 import builtins
+import contextlib
 import functools
 import json
 import os
@@ -155,7 +156,10 @@ def rebuilt(base: str, text: str) -> BaseException:
         error_type = Exception
     elif issubclass(error_type, StopIteration | StopAsyncIteration | GeneratorExit):
         error_type = RuntimeError  # it would end a loop of the test
-    error = error_type.__new__(error_type, text)  # a UnicodeDecodeError takes more than a text
+    for parent in error_type.__mro__:  # a UnicodeDecodeError cannot be made from a text alone
+        with contextlib.suppress(TypeError):
+            error = parent(text)
+            break
     error.shown = f"{error_type.__name__}: {text}".removesuffix(": ")
     return error
 
