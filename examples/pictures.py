@@ -13,11 +13,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from evaluation.runs import COLORS
+
 ROOT = Path(__file__).parent.parent
 STORED = {"group.png": "column_advantage, color", "build.png": "draw_run"}  # words of the cell
 PANELS = {"MBPP Pro": (1, 2), "HumanEval Pro": (4, 5)}  # columns of the table
 MEASURES = (("passes", ""), ("passes, and needs both", "///"))
-COLORS = ("#0072b2", "#d55e00")  # blue and vermillion of Okabe and Ito
 HEIGHT = 0.38  # of a bar, where rows are 1 apart
 
 

@@ -103,7 +103,7 @@ def lock_run_folder(directory: Path, shared: bool = False):
     """
     import fcntl  # Windows has none, and `reset_process` says so
 
-    file = (directory / "lock").open("a", encoding="utf-8")
+    file = (directory / "lock").open("r" if shared else "a", encoding="utf-8")
     try:
         fcntl.flock(file, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
     except BlockingIOError as error:
@@ -118,7 +118,7 @@ def lock_run_folder(directory: Path, shared: bool = False):
 def state(directory: Path) -> str:
     """Return whether a run is "running", "finished" or "unfinished"."""
     try:
-        with contextlib.suppress(OSError):  # the folder may be read-only
+        with contextlib.suppress(OSError):  # nobody has locked it yet
             lock_run_folder(directory, shared=True).close()
     except Mistake:
         return "running"

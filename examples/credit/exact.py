@@ -284,9 +284,9 @@ def draw(tables: dict[str, dict], path: Path) -> None:
     """Draw bias against noise at equal samples, an axis for each game. Numbers name estimators."""
     from matplotlib.figure import Figure
 
-    from examples.pictures import COLORS
+    from evaluation.runs import COLORS
 
-    blue, vermillion = COLORS
+    blue, vermillion, *_ = COLORS
     figure = Figure((11, 6.5), layout="constrained")
     *places, legend = figure.subplots(2, 3).flat
     names = [*ONE_TURN, *TWO_TURNS]
