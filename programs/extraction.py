@@ -282,8 +282,9 @@ def _runs(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
             line = getattr(error, "lineno", None) or len(source)
             ends = itertools.accumulate(piece.count("\n") + 1 for piece in pieces[: size - 1])
             size = sum(end < line for end in ends)
-            if size and tries:  # the pieces before the one with the error
+            if size:  # the pieces before the one with the error
                 tries -= 1
+                size = size if tries else 1
                 continue
             broken.update(_HEADER.findall(pieces[0]))
             if "triple-quoted" in str(error):
