@@ -25,6 +25,7 @@ from tasks import Task
 COST = 0.002  # of each character, for the team, at most MOST in all
 MOST = 0.3
 COUNTS = {"train": 2000, "dev": 60, "test": 60}  # problems
+LONGEST = 11  # facts of a list: dev has no more places
 
 
 def words(text):
@@ -50,7 +51,9 @@ PLACES = words("""
     park pharmacy porch prison school shed stable stadium station studio temple tent theater tower
     tunnel valley vineyard warehouse zoo
 """)
-COLOURS = ("black", "blue", "brown", "green", "orange", "pink", "red", "white", "yellow")
+COLOURS = words("""
+    black blue brown cyan green indigo ivory orange pink purple red silver violet white yellow
+""")
 BOXES = [f"{colour} {box}" for colour in COLOURS for box in ("bag", "box", "case", "chest")]
 FACTS = {  # what is where: a thing, a person, a place
     "same": ("The {} of {} is in the {}.",),
@@ -111,6 +114,8 @@ class Directory(Task):
             raise ValueError(f"{type(self).__name__} is for {self.team} agents, not {num_agents}")
         if wording not in FACTS:
             raise ValueError(f"wording is {' or '.join(FACTS)}, not {wording}")
+        if not 1 <= facts <= LONGEST:
+            raise ValueError(f"a list has 1 to {LONGEST} facts, not {facts}")
         self.facts = facts
         self.wording = FACTS[wording]
         example = random.Random(0)

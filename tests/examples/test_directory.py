@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from examples.directory import PLACES, Deaf, Directory, Half, Told
+from examples.directory import COUNTS, PLACES, Deaf, Directory, Half, Told
 
 
 def ideal(task, item):
@@ -69,6 +69,7 @@ def test_the_words_of_a_split_occur_in_no_other():
 
 
 def test_another_wording_and_a_longer_list():
+    assert all(len(Directory(facts=11).items(split)[0]["facts"]) == 11 for split in COUNTS)
     item = Directory(facts=7, wording="other").items("test")[0]
     assert len(item["facts"]) == 7
     assert not any(" is in the " in fact for fact in item["facts"])
@@ -98,6 +99,7 @@ def test_an_answer_names_one_place(answer, right):
         (Directory, {"num_agents": 3}, "Directory is for 2 agents, not 3"),
         (Told, {}, "Told is for 1 agents, not 2"),
         (Half, {"wording": "odd"}, "wording is same or other, not odd"),
+        (Half, {"facts": 12}, "a list has 1 to 11 facts, not 12"),
     ],
 )
 def test_what_it_does_not_take_is_said(make, options, message):
