@@ -12,7 +12,17 @@ import time
 
 import helpers
 import pytest
-from helpers import ROOT, SMALL, copied_model, edit_json, output_of, started, table, train_run
+from helpers import (
+    ROOT,
+    SMALL,
+    copied_model,
+    edit_args,
+    edit_json,
+    output_of,
+    started,
+    table,
+    train_run,
+)
 from safetensors.torch import load_file, save_file
 
 import eval as evaluation
@@ -136,6 +146,7 @@ train --resume run --max-steps 1                run has 2 steps: --max-steps 1 i
 train --resume run --run other                  run has another --run (
 train --resume run --dry-run                    run has another --dry-run (
 train --task humaneval --data missing.csv       missing.csv: No such file
+train --task tldr --num-agents 3                is for 2 agents, not 3
 eval --run nowhere                              there is no run (no nowhere/args.json)
 eval --run run --method trainde                 trainde: what applies here is trained, naive
 eval --run run --method naive --single-model m  --single-model is of the method single
@@ -143,6 +154,9 @@ eval --run run --single-model no/such-model     model 'no/such-model' is no fold
 eval --method trained                           what applies here is naive
 eval --json no/x                                --json: no/x: no file can be written there
 eval compare run --metric metric/pas            metric/pas: no run has it
+eval compare run --metric step                  --metric step is of each step
+eval compare nothing run                        nothing: there is no run
+eval page taken                                 no run in taken
 eval compare run --by sed                       --by sed: no run has it
 eval compare run run2                           run2 has the seed of another run of its group
 eval --greedy --num-samples 2                   --num-samples: not allowed with argument --greedy
@@ -244,6 +258,11 @@ SPOILED = [  # what is done, the command, what is named
     (text("x.csv", "a,b,a\n\n1,2,3\n"), f"{DATA[:-5]}csv", "x.csv: two fields of the header"),
     (rows(3, prompt="\ud800"), DATA, "x.jsonl, row 3: 'utf-8' codec can't encode"),
     (rows(5, prompt=LONG), DATA, "a prompt has"),
+    (
+        text("x.jsonl", '{"prompt": "x"}\n{"text": "x"}\n' * 2),
+        "train --task tldr --data x.jsonl",
+        "row 2: task tldr needs a text in the field 'prompt'",
+    ),
     (task('__file__ + ":reward"', "None"), MINE, "reward None has to name a function with"),
     (task("pass", "self.num_agents = 3"), MINE, "the task is for 3 agents, the team has 2"),
     (task("__file__ + ", '"policies" + '), MINE, "policies has no reward 'reward'"),
@@ -280,6 +299,12 @@ SPOILED = [  # what is done, the command, what is named
     ),
     (cut("run/args.json"), RESUME, "run/args.json is damaged (JSONDecodeError("),
     (removed("model"), RESUME, "is no folder"),
+    (lambda place: edit_args(place / "run2", top_k=5), "eval --run run run2", "--top-k"),
+    (
+        lambda place: edit_json(place / "run2/args.json", items={"test": ""}),
+        "eval --run run run2",
+        "items of test are not",
+    ),
     (removed("run/agents"), PLAY, "cannot load agent 0"),
     (cut("run/agents/1/adapter_model.safetensors"), PLAY, "cannot load agent 1"),
     # as where a disk is not mounted

@@ -98,21 +98,6 @@ def test_measures_of_other_problems_or_units_are_not_subtracted(name, one, other
     assert list(groups_of(tmp_path).values()) == [[0], [1, 0], [2]]
 
 
-def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
-    write(tmp_path, "a")
-    write(tmp_path, "b", code=["bbb"])
-    assert "commit aaa" in compare(tmp_path, ["commit"])
-    for message, options in (
-        ("b has the seed of another run.*--by FLAG", {}),
-        ("--by num_agents: no run has it .near it: num-agents", {"by": ["num_agents"]}),
-        ("--metric step is of each step", {"by": ["commit"], "metrics": ["step"]}),
-        ("--metric metric/pas: no run has it", {"by": ["commit"], "metrics": ["metric/pas"]}),
-        ("--out Format 'foo' is not supported", {"by": ["commit"], "out": "x.foo"}),
-    ):
-        with pytest.raises(ValueError, match=message):
-            compare(tmp_path, **options)
-
-
 # --- statistics -----------------------------------------------------------------------------------
 
 

@@ -81,9 +81,8 @@ def test_equal_returns_have_exactly_no_advantage(mode, value, group):
     assert torch.equal(advantages(returns, mode), torch.zeros(2, group, dtype=F64))
 
 
-@pytest.mark.parametrize("mode", ["mean", "std"])
-def test_the_division_by_the_deviation_has_no_constant_scale(mode):
-    """R is 1 with chance p, and else 0. The scale of `mean` is the same for every p."""
+def test_the_division_by_the_deviation_has_no_constant_scale():
+    """R is 1 with chance p, and else 0. The scale of the gradient is another where p is small."""
     group = 4
     scales = []
     for chance in (0.05, 0.5):
@@ -91,14 +90,11 @@ def test_the_division_by_the_deviation_has_no_constant_scale(mode):
         for drawn in itertools.product((0.0, 1.0), repeat=group):
             scores = doubles(drawn) - chance  # of log p by the logit of p
             probability = math.prod(chance if passed else 1 - chance for passed in drawn)
-            values = advantages(doubles(drawn), mode)
+            values = advantages(doubles(drawn), "std")
             estimate += probability * float((values * scores).mean())
         scales.append(estimate / (chance * (1 - chance)))  # over the true gradient
     rare, even = scales
-    if mode == "mean":
-        assert rare == pytest.approx(even)
-    else:
-        assert rare > 1.05 * even
+    assert rare > 1.05 * even
 
 
 @pytest.mark.parametrize(("agents", "group"), [(1, 3), (2, 8), (3, 4), (3, 5), (4, 3), (6, 2)])
@@ -196,9 +192,8 @@ def test_expected_gradient_is_the_true_gradient(agents, count, group, mode):
         torch.testing.assert_close(got, scale * gradient, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("mode", ["none", "max"])
-def test_the_baseline_max_works_against_the_best(mode):
-    """It follows E[R] - E[best of G] / G, and none follows E[R]."""
+def test_the_baseline_max_works_against_the_best():
+    """It follows E[R] - E[best of G] / G."""
     group = 3
     rewards = doubles(1.0, -2.0, 0.5)
     logits = doubles(0.3, -0.5, 0.8).requires_grad_()
@@ -208,29 +203,13 @@ def test_the_baseline_max_works_against_the_best(mode):
         returns = rewards[list(drawn)]
         logps = logits.log_softmax(-1)[list(drawn)]
         chance = logps.sum().exp()
-        best = returns.max() if mode == "max" else 0.0
-        expected = expected + chance * (returns.mean() - best / group)
-        loss = policy_loss(logps[:, None], torch.ones(group, 1), advantages(returns, mode) / group)
+        expected = expected + chance * (returns.mean() - returns.max() / group)
+        values = advantages(returns, "max") / group
+        loss = policy_loss(logps[:, None], torch.ones(group, 1), values)
         objective = objective - chance.detach() * loss
     [want] = torch.autograd.grad(expected, logits, retain_graph=True)
     [got] = torch.autograd.grad(objective, logits)
     torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize("optimism", [0.0, 0.5, 1.0])
-def test_optimism_overrates_a_response_that_needs_luck(optimism):
-    """A partner's answers fit with chance q: the maximum is 1 with chance 1 - (1 - q)^G."""
-    group = 3
-    chance = 0.1
-    joints = arrangement(2, group, math.inf)
-    mean = 0.0
-    for fits in itertools.product((0.0, 1.0), repeat=group):  # which of the partner's answers
-        rewards = doubles(*fits)[joints[:, 1]].expand(2, -1)
-        returns = sample_returns(rewards, joints, torch.zeros(2, group), 1.0, optimism)
-        weights = [chance if fit else 1 - chance for fit in fits]
-        mean += math.prod(weights) * float(returns[0, 0])
-    bias = optimism * (1 - (1 - chance) ** group - chance)
-    assert mean == pytest.approx(chance + bias)
 
 
 @pytest.mark.parametrize(("agents", "count"), [(1, 1), (2, 1), (2, math.inf), (3, 2), (4, 5)])

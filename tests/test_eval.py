@@ -11,11 +11,7 @@ from collections import defaultdict
 
 import pytest
 from helpers import (
-    args_of,
-    edit_args,
-    edit_json,
     read_json,
-    refused_by_eval,
     run_eval,
     train_run,
     words,
@@ -171,20 +167,6 @@ def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkey
         with pytest.raises(SystemExit):
             run_eval("--greedy --task x --method single")
         assert "no method" not in capsys.readouterr().err
-
-
-# --- what is left out, and what is refused --------------------------------------------------------
-
-
-def test_runs_of_one_table_play_alike(team, solo, tmp_path, capsys):
-    other = shutil.copytree(solo, tmp_path / "solo")
-    own = args_of(solo)
-    for name, value in {"top_k": 5, "top_p": 0.9}.items():
-        edit_args(other, **own | {name: value})
-        told = refused_by_eval(capsys, "--run", team, other)
-        assert f"--{name.replace('_', '-')}" in told
-    edit_json(other / "args.json", args=own, items={"test": "of another list"})
-    assert "the items of test are not" in refused_by_eval(capsys, "--run", team, other)
 
 
 # --- showing, asking ------------------------------------------------------------------------------

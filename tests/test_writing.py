@@ -198,16 +198,6 @@ def test_a_single_agent_is_scored_by_its_two_parts(reward):
 
 
 @pytest.mark.parametrize("kind", [Tldr, Arxiv])
-def test_mistakes_are_named(kind, tmp_path):
-    with pytest.raises(ValueError, match="is for 2 agents, not 3"):
-        kind(num_agents=3)
-    data = tmp_path / "data.jsonl"
-    data.write_text('{"prompt": "x", "abstract_text": "x"}\n{"text": "x"}\n' * 2)
-    with pytest.raises(ValueError, match=rf"row 2: .*{kind.field!r}"):
-        kind(str(data)).items("train")
-
-
-@pytest.mark.parametrize("kind", [Tldr, Arxiv])
 def test_observations(kind):
     item, task = {kind.field: f"{POST} TL;DR:"}, kind()
     one, two = (task.observe(agent, item, []) for agent in (0, 1))

@@ -29,9 +29,7 @@ def test_the_splits_share_no_target_and_no_agent_has_the_material_for_three_quar
         areas = [(x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, _ in item["rectangles"]]
         cells = sum(areas)
         assert len(blocks.target(item)) == cells  # no two of them overlap
-        material = blocks.rules(item, 2).material[""]
-        assert 0.6 * cells <= material <= 0.7 * cells
-        assert 2 * material >= cells + max(areas)  # enough to begin at the two ends
+        assert 0.6 * cells <= blocks.rules(item, 2).material[""] <= 0.7 * cells
         assert blocks.rules(item, 1).material == {"": cells}
     learned, dev, test = (layouts(item["rectangles"] for item in items) for items in splits)
     warm_start = layouts(itertools.islice(blocks.problems("train", "/warm start 0"), 500))

@@ -7,13 +7,14 @@ python -m pytest tests/examples/test_examples.py
 
 import itertools
 import json
-import re
+import runpy
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 from code_pairs import EVEN, FILTERED, SQUARES, main
-from helpers import ROOT, refused, total, write_lines
+from helpers import ROOT, refused, table, total, write_lines, write_run
 
 import train
 from examples import gym, ledger, mbpp, messages, own_pay, tools, workflows
@@ -123,19 +124,48 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature(tmp_path):
     assert all(teams.run(item, teams.team_parts(item, [item["solution"]])).passed)
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "error"),
-    [
-        (ledger.Ledger, {"lines": 1}, "2 to 450 lines, not 1"),
-        (gym.Gym, {"dataset": "no"}, "reasoning-gym refuses no with {}: 'no'"),
-        (gym.Gym, {"dataset": "sums", "config": {"lowest": -1}}, "lowest must be >= 0"),
-        (gym.Gym, {"dataset": "evaluated"}, "evaluated does not compare answers as texts"),
-        (mbpp.mbpp_item, {"row": MBPP_ROW | {"test_list": "assert 1"}}, "a list of texts"),
-    ],
-)
-def test_a_mistake_is_named_in_one_line(make, options, error):
-    with pytest.raises(ValueError, match=re.escape(error)):
-        make(**options)
+# A command, and what its one line has to name
+MISTAKES = """
+examples/score.py none.jsonl     cannot read none.jsonl: No such file or directory
+examples/score.py rows.jsonl     rows.jsonl, row 1: 'item' has to be an object, and 'responses'
+examples/score.py null.jsonl     null.jsonl, row 1: 'item' has to be an object, and 'responses'
+examples/score.py text.jsonl     text.jsonl, row 1: 'item' has to be an object, and 'responses'
+examples/score.py items.jsonl    items.jsonl: a line, or its item, has no field 'entry_point'
+examples/crossplay.py            the following arguments are required: runs
+examples/crossplay.py nowhere    nowhere: there is no run
+examples/crossplay.py a b        the runs differ in --turns
+examples/whole.py none folder    none is neither a .gguf file nor the folder of an adapter
+examples/whole.py .              the following arguments are required: folder
+train.py --task examples/directory.py:Directory --num-agents 3            is for 2 agents, not 3
+train.py --task examples/directory.py:Told                                is for 1 agents, not 2
+train.py --task examples/directory.py:Half --task-arg wording=odd         same or other, not odd
+train.py --task examples/directory.py:Half --task-arg facts=12            1 to 11 facts, not 12
+train.py --task examples/ledger.py:Ledger --task-arg lines=1              2 to 450 lines, not 1
+train.py --task examples/credit/strangers.py:Strangers --num-agents 5     not 5 agents
+train.py --task examples/expert.py:HumanEval --turns 2 --feedback expert  expert_url=URL
+train.py --task examples/mbpp.py:MBPP --data rows.jsonl                   row 1: field 'prompt'
+train.py --task examples/gym.py:Gym --task-arg dataset=no                 gym refuses no with {}
+train.py --task examples/gym.py:Gym --task-arg dataset=sums config={"lowest":-1}  must be >= 0
+train.py --task examples/gym.py:Gym --task-arg dataset=evaluated          not compare answers as
+"""
+
+
+@pytest.mark.parametrize(("command", "named"), table(MISTAKES))
+def test_a_mistake_is_one_line(command, named, tmp_path, monkeypatch, capsys):
+    (tmp_path / "rows.jsonl").write_text('{"item": {}}')
+    (tmp_path / "null.jsonl").write_text('{"item": {}, "responses": ["", null]}')
+    (tmp_path / "text.jsonl").write_text('{"item": "{}", "responses": ["", ""]}')
+    (tmp_path / "items.jsonl").write_text('{"item": {}, "responses": ["", ""]}')
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", turns=2)
+    script, *words = command.split()
+    monkeypatch.setattr("sys.argv", [script, *words])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+    assert stopped.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{Path(script).name}: error: ")
+    assert named in line
 
 
 def test_without_the_package_there_is_one_line(monkeypatch, capsys):

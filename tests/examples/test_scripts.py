@@ -1,10 +1,9 @@
 """The scripts beside the examples: python -m pytest tests/examples/test_scripts.py"""
 
 import json
-import runpy
 
 import pytest
-from helpers import ROOT, SMALL, read_json, table, total, train_run, write_run
+from helpers import ROOT, SMALL, read_json, total, train_run
 
 from examples import pictures
 from examples.crossplay import crossplay
@@ -23,38 +22,6 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
     for row, scored in zip(rows, score([str(file), "--reward", "code"]), strict=True):
         parts = code(item, row["responses"])
         assert scored == row | {"parts": parts, "reward": total(parts)}
-
-
-MISTAKES = """
-score.py none.jsonl   cannot read none.jsonl: No such file or directory
-score.py rows.jsonl   rows.jsonl, row 1: 'item' has to be an object, and 'responses'
-score.py null.jsonl   null.jsonl, row 1: 'item' has to be an object, and 'responses'
-score.py text.jsonl   text.jsonl, row 1: 'item' has to be an object, and 'responses'
-score.py items.jsonl  items.jsonl: a line, or its item, has no field 'entry_point'
-crossplay.py          the following arguments are required: runs
-crossplay.py nowhere  nowhere: there is no run
-crossplay.py a b      the runs differ in --turns
-whole.py none folder  none is neither a .gguf file nor the folder of an adapter
-whole.py .            the following arguments are required: folder
-"""
-
-
-@pytest.mark.parametrize(("command", "named"), table(MISTAKES))
-def test_a_mistake_is_one_line(command, named, tmp_path, monkeypatch, capsys):
-    (tmp_path / "rows.jsonl").write_text('{"item": {}}')
-    (tmp_path / "null.jsonl").write_text('{"item": {}, "responses": ["", null]}')
-    (tmp_path / "text.jsonl").write_text('{"item": "{}", "responses": ["", ""]}')
-    (tmp_path / "items.jsonl").write_text('{"item": {}, "responses": ["", ""]}')
-    write_run(tmp_path / "a")
-    write_run(tmp_path / "b", turns=2)
-    script, *words = command.split()
-    monkeypatch.setattr("sys.argv", [script, *words])
-    with pytest.raises(SystemExit) as stopped:
-        runpy.run_path(str(ROOT / "examples" / script), run_name="__main__")
-    assert stopped.value.code == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{script}: error: ")
-    assert named in line
 
 
 def test_cross_play_exchanges_partners(tmp_path):
