@@ -31,7 +31,7 @@ The code was of commit {commit}. The commands:
 NEXT = """
 curves:    tensorboard --logdir {run}  (with --logger tensorboard, the default)
 ask:       python eval.py ask "a problem in your words, or an item as JSON" --run {run}
-show:      python eval.py show --run {run}
+show:      python eval.py show --method naive trained --run {run}
 table:     python eval.py --run {run}
 page:      python eval.py page {run}
 doctor:    python eval.py doctor {run}  (20 steps or more)
