@@ -85,14 +85,6 @@ def test_signs_in_the_metrics(sign, says, metrics, tmp_path):
     assert verdicts(tmp_path, metrics)[sign].startswith(says)
 
 
-def test_a_metric_that_other_code_did_not_measure_cannot_tell(tmp_path):
-    steps = [{"return": 0.1, "reward/tests": 0.3} for _ in range(30)]
-    for step in steps[20:]:
-        step["reward/cooperation"] = 0.5
-    said = examined(write_run(tmp_path / "run", steps=steps))
-    assert "reward hacking (code)   cannot tell, without 'reward/cooperation'" in said
-
-
 def test_the_runs_of_a_folder_are_examined_one_by_one(tmp_path):
     for name, steps in (("a", 60), ("b", 3)):
         write_run(tmp_path / name, steps=[{"return": 0.5}] * steps)

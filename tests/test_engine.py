@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import (
-    VOCAB,
     LocalServer,
     assert_close,
     assert_same_gradients,
@@ -23,6 +22,7 @@ from helpers import (
     resume,
     run_eval,
     small_base,
+    table,
     train_run,
     uniforms,
 )
@@ -202,29 +202,31 @@ def test_an_adapter_moves_when_it_has_changed_under_a_new_name(server):
     assert len(server.adapters) == 3
 
 
-NAN = {"token_logprobs": [math.nan]}
 LOST = "not 3 whole samples of 8 tokens at most"
-WRONG = [  # what each sample of an answer is, how many are lost, what the one line names
-    ({}, 1, LOST),
-    ({"index": 0}, 0, LOST),
-    ({"finish_reason": "abort"}, 0, f"{LOST}.*abort"),
-    ({"token_ids": None}, 0, "TypeError"),
-    ({"token_ids": [], "logprobs": {"token_logprobs": []}}, 0, LOST),
-    ({"token_ids": [VOCAB]}, 0, LOST),
-    ({"token_ids": [5.0]}, 0, "'float' object cannot be interpreted as an integer"),
-    ({"token_ids": [5] * 9, "logprobs": {"token_logprobs": [-1.0] * 9}}, 0, LOST),
-    ({"logprobs": {}}, 0, "KeyError"),
-    ({"token_ids": [5], "logprobs": NAN}, 0, f"{LOST}.*nan"),
-    ({"token_ids": [5, 5]}, 0, "zip.. argument 2 is shorter"),
-]
+# What each sample of an answer is otherwise, how many of the three come, what the one line names
+WRONG = """
+{}                                              2  LOST
+{"index": 0}                                    3  LOST
+{"finish_reason": "abort"}                      3  LOST.*abort
+{"token_ids": null}                             3  TypeError
+{"token_ids": [], "logprobs": {"token_logprobs": []}}  3  LOST
+{"token_ids": [24]}                             3  LOST
+{"token_ids": [5.0]}                            3  'float' object cannot be interpreted as an
+{"token_ids": [5,5,5,5,5,5,5,5,5], "logprobs": {"token_logprobs": [0,0,0,0,0,0,0,0,0]}}  3  LOST
+{"logprobs": {}}                                3  KeyError
+{"logprobs": {"token_logprobs": [NaN]}}         3  LOST.*nan
+{"token_ids": [5, 5]}                           3  zip.. argument 2 is shorter
+"""
 
 
-@pytest.mark.parametrize(("change", "lost", "named"), WRONG)
-def test_an_answer_that_is_not_whole_is_refused(change, lost, named, server):
+@pytest.mark.parametrize(("change", "count", "named"), table(WRONG))
+def test_an_answer_that_is_not_whole_is_refused(change, count, named, server):
     choice = {"token_ids": [5], "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}}
-    choices = [{"index": n} | choice | change for n in range(3 - lost)]
+    choices = [{"index": n} | choice | json.loads(change) for n in range(int(count))]
     server.completions = lambda body: (200, {"choices": choices})
-    with pytest.raises(Mistake, match=f"answers as vLLM never does .*{named}"):
+    with pytest.raises(
+        Mistake, match="answers as vLLM never does .*" + named.replace("LOST", LOST)
+    ):
         ask(connected(server), (0, (5, 9, 7)))
 
 

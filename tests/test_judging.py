@@ -4,7 +4,6 @@ import itertools
 import re
 
 import pytest
-import torch
 from helpers import (
     SMALL,
     assert_close,
@@ -15,6 +14,7 @@ from helpers import (
     score_alone,
     small_base,
     train_run,
+    watch,
 )
 from test_magrpo import make, rewarding
 from test_memory import UNITS, scarce
@@ -43,12 +43,15 @@ def base():
 
 @pytest.mark.parametrize("window", [None, 8])
 def test_answers_are_the_frozen_bases_log_probabilities(window, monkeypatch):
-    """Whatever is asked beside. Where memory runs out, it asks less at once."""
+    """Whatever is asked beside. Where memory runs out, it asks less at once. Each distinct question
+    is answered once."""
     base = small_base(model=small_kind("mistral", sliding_window=window))
     scarce(monkeypatch, logprobs, "lay_out", 1)
     monkeypatch.setattr(memory, "PASS", {"cpu": 400 * UNITS})
+    batches = watch(monkeypatch, judging, "score")
     questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("", "ABC"), ("HELLO", "")]
-    answers = likelihoods(base, questions)
+    answers = likelihoods(base, [*questions[:3], *questions])[3:]
+    assert {len(rows) for _, rows, *_ in batches} == {len(questions)}
     assert len(answers[-1]) == 0
     assert base.halved
     for (prompt, text), answer in zip(questions[:-1], answers, strict=False):
@@ -61,28 +64,6 @@ def test_answers_are_the_frozen_bases_log_probabilities(window, monkeypatch):
 def test_a_text_may_not_be_too_long(base):
     with pytest.raises(ValueError, match="a reward asks of 604 tokens"):
         likelihoods(base, [("AB", "C" * 602)])
-
-
-def test_each_distinct_question_is_answered_once(base, monkeypatch):
-    """With G samples of two agents that is 2 G texts and not G^2 pairs, in one batch."""
-    batches = []
-
-    def score(base, rows, sampling, frozen):
-        batches.append(len(rows))
-        for row in rows:
-            row.scored = torch.full((3,), float(len(row.tokens)))
-
-    def reward(calls, likelihoods):
-        answers = iter(likelihoods([("p", text) for _, texts in calls for text in texts]))
-        return [next(answers).sum() + next(answers).sum() for _ in calls]
-
-    monkeypatch.setattr(judging, "score", score)
-    reward.maximum = 99.0
-    reward.batch = True
-    lengths = list(itertools.product(range(1, 6), repeat=2))
-    parts = Scorer(reward, base)([({}, ["a" * i, "b" * j]) for i, j in lengths])
-    assert batches == [10]
-    assert [p["reward"] for p in parts] == [3.0 * (i + j) for i, j in lengths]
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -4,6 +4,7 @@ Texts run side by side in a tree or with padding. Where a window or a chunk woul
 a model takes no masks, each runs alone. python -m pytest tests/test_maskless.py
 """
 
+import json
 import math
 
 import pytest
@@ -14,6 +15,7 @@ from helpers import (
     assert_close,
     rounding,
     small_base,
+    table,
     watch,
 )
 from test_magrpo import team_of
@@ -26,20 +28,20 @@ from policies.logprobs import Row, score
 KIND_NAMES = [*KINDS]
 REFUSED = KIND_NAMES[-3:]
 AT_LOADING = KIND_NAMES[-6:-3]
-DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
-LAYERS = {"sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"]}
-WINDOWS = [  # kind, what its configuration says, the longest text that runs beside others
-    ("mistral", {"sliding_window": 8}, 8),
-    ("mistral", {"sliding_window": 8, "layer_types": ["full_attention"] * 2}, math.inf),
-    ("qwen2", {"sliding_window": 8, "use_sliding_window": False}, math.inf),
-    ("qwen2", {"sliding_window": 8, "use_sliding_window": True, "max_window_layers": 1}, 8),
-    ("qwen3", {"use_sliding_window": True, **LAYERS}, 8),
-    ("phi3", {"sliding_window": 8}, 8),
-    ("gpt_neo", {}, 8),
-    ("llama4_text", {}, 8),
-    ("gemma3_text", {}, 8),
-    ("llama", {"rope_parameters": DYNAMIC}, math.inf),
-]
+# Kind, what its configuration says, the longest text that runs beside others
+WINDOWS = """
+mistral      {"sliding_window": 8}  8
+mistral      {"sliding_window": 8, "layer_types": ["full_attention", "full_attention"]}  inf
+qwen2        {"sliding_window": 8, "use_sliding_window": false}  inf
+qwen2        {"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 1}  8
+qwen3        {"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 1}  8
+phi3         {"sliding_window": 8}  8
+gpt_neo      {}  8
+llama4_text  {}  8
+gemma3_text  {}  8
+llama        {"rope_parameters": {"rope_type": "dynamic", "factor": 4, "rope_theta": 1e4}}  inf
+"""
+WINDOWS = [(kind, json.loads(said), float(reach)) for kind, said, reach in table(WINDOWS)]
 CASES = [(kind, 4, {}) for kind in KIND_NAMES if kind not in REFUSED]
 CASES += [(kind, 0, {}) for kind in ("llama", "gemma2", "mixtral")]  # full copies
 CASES += [(kind, 4, changes) for kind, changes, reach in WINDOWS if changes and reach < math.inf]

@@ -295,20 +295,15 @@ def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
         assert torch.equal(found, sorted_nucleus(row, top_p))
 
 
-@pytest.mark.parametrize("begun", ["", "0"])
-def test_decoding_ends_when_every_row_has_its_stop(begun, monkeypatch):
+def test_decoding_ends_when_every_row_has_its_stop(monkeypatch):
     """A stop may begin in the given beginning of the answer."""
     base = small_base()
-    letters = [chr(40 + token) for token in range(VOCAB)]
-    starts = begun or letters
-    base.codec.end_at(["".join(pair) for pair in itertools.product(starts, letters)])
+    base.codec.end_at([f"0{chr(40 + token)}" for token in range(VOCAB)])
     passes = watch(monkeypatch, base.net, "forward")
     sampling = Sampling(1.0, 0, 1.0, 24)
-    [responses] = decode(base, [Ask(0, (3, 4), begun)], uniforms(1, 2, 24), sampling)
+    [responses] = decode(base, [Ask(0, (3, 4), "0")], uniforms(1, 2, 24), sampling)
     assert len(passes) < 6  # of 25
-    if begun:
-        assert [len(response.tokens) for response in responses] == [1, 1]
-        assert {response.text for response in responses} <= {"", begun}  # the second with an EOS
+    assert [len(response.tokens) for response in responses] == [1, 1]
 
 
 def test_a_model_without_probabilities_draws_nothing():
