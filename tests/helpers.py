@@ -18,7 +18,7 @@ import eval as evaluation
 import train
 from magrpo import MAGRPO
 from policies.model_names import EMBEDDED, TeamOptions
-from policies.sampling import target_logps
+from policies.sampling import warp
 from policies.shared_model import SharedModel
 
 ROOT = Path(train.__file__).parent
@@ -126,14 +126,18 @@ def small_base(agents=(0, 1), rank=4, seed=0, share=False, model=None):
 
 
 def score_alone(base, rows, sampling, backward=None, frozen=False):
-    """Score each response by itself: by transformers' own forward pass, without a mask."""
+    """Score each response by itself, token by token: log softmax of the whole text so far, by
+    transformers' own forward pass without a mask."""
     for row in rows:
-        ids = torch.tensor([*row.prompt, *row.tokens])
-        size = len(row.prompt)
+        own = sampling.of([row.agent], base.device)
+        logps = []
         learns = torch.set_grad_enabled(backward is not None)
         with learns, base.acting(None if frozen else [row.agent]):
-            logits = base.net(ids[None, :-1], use_cache=False).logits[0, size - 1 :]
-            logps = target_logps(logits, ids[size:], sampling.of([row.agent], base.device))
+            for size, token in enumerate(row.tokens):
+                ids = torch.tensor([[*row.prompt, *row.tokens[:size]]])
+                logits = base.net(ids, use_cache=False).logits[0, -1]
+                logps.append(warp(logits, own, torch.tensor([token])).log_softmax(-1)[token])
+            logps = torch.stack(logps)
             row.scored = logps.detach()
             if backward:
                 backward([row], logps[None], torch.ones(1, len(logps), dtype=torch.bool))

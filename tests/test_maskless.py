@@ -14,12 +14,13 @@ from helpers import (
     EPS16,
     assert_close,
     rounding,
+    score_alone,
     small_base,
     table,
     watch,
 )
 from test_magrpo import team_of
-from test_policies import KINDS, PLAIN, WARPED, gradients, looped, rows_of, sampled, small_kind
+from test_policies import KINDS, PLAIN, WARPED, gradients, rows_of, sampled, small_kind
 
 from policies import Mistake, logprobs
 from policies.loading import check
@@ -50,14 +51,6 @@ CASES += [("mistral", 4, {"dtype": "bfloat16", "sliding_window": 8})]
 PROMPTS = [tuple(range(3, 13)), (*range(3, 20), *range(3, 16)), (5, 6)]
 
 
-def score_looped(base, rows, sampling, backward):
-    """Score each response by the loop over tokens."""
-    base.recomputing = False
-    for row in rows:
-        logps = looped(base, row, sampling)
-        backward([row], logps[None], torch.ones(1, len(logps), dtype=torch.bool))
-
-
 @pytest.mark.parametrize(("kind", "rank", "changes"), CASES)
 def test_what_is_sampled_is_what_is_scored(kind, rank, changes, capsys):
     """Log-probabilities and gradients are those of a loop over tokens."""
@@ -71,11 +64,13 @@ def test_what_is_sampled_is_what_is_scored(kind, rank, changes, capsys):
     rows = rows_of(PROMPTS, agents, sampled(base, PROMPTS, agents, 3, WARPED))
     got = gradients(base, rows, sampling=WARPED)
     team_of([base]).compare(rows)
-    for row in rows:
-        assert_close(row.scored, row.logps, eps)
-        assert_close(row.scored, looped(base, row, WARPED).detach(), eps)
     assert len(got) == len([*base.parameters()]) or rank
-    want = gradients(base, rows, score_looped, WARPED)
+    scores = [row.scored for row in rows]
+    base.recomputing = False
+    want = gradients(base, rows, score_alone, WARPED)
+    for row, own in zip(rows, scores, strict=True):
+        assert_close(own, row.logps, eps)
+        assert_close(own, row.scored, eps)
     assert got.keys() == want.keys()
     off = sum((got[name] - want[name]).norm() ** 2 for name in want)
     assert off < rounding(eps) ** 2 * sum(gradient.norm() ** 2 for gradient in want.values())

@@ -39,20 +39,24 @@ def numbers(text):
     return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
 
 
+# What the cells of exercises 1 to 3 print.
+PRINTED = {
+    1: "1 8 4  32 64 512",
+    2: "-.875 -.875 .125 1.625  -.875 -.875 .125 1.625  1.5 1.5 2.5 4  101.5 101.5 102.5 104",
+    3: ".125 .125 .125 -.375  .577 .577 .577 -1.732  1.25 1.25 -1.25 -1.25  1 1 -1 -1",
+}
+FIGURES = {1: "8, 32 and 512", 3: ".58 and from -.375 to -1.73", 4: "1e-7", 5: "3.97"}
+
+
 def check_exercises(results):
     """Compare what the cells of exercises 1 to 5 print with the figures of their solutions."""
-    assert numbers(results[1]) == [1, 8, 4, 32, 64, 512]
-    shifted = [-0.875, -0.875, 0.125, 1.625]
-    plain = [1.5, 1.5, 2.5, 4.0, 101.5, 101.5, 102.5, 104.0]
-    assert numbers(results[2]) == [*shifted, *shifted, *plain]
-    near = [*[0.125] * 3, -0.375, *[0.577] * 3, -1.732]
-    apart = [1.25, 1.25, -1.25, -1.25, 1, 1, -1, -1]
-    assert numbers(results[3]) == pytest.approx([*near, *apart], abs=1e-3)
+    for number, text in PRINTED.items():
+        wanted = list(map(float, text.split()))
+        assert numbers(results[number]) == pytest.approx(wanted, abs=1e-3)
     _, faulty, _, right = numbers(results[4])
     assert right < 1e-5 < 1e-3 < faulty
     assert numbers(results[5])[-1] == pytest.approx(3.97, abs=0.005)
-    figures = {1: "8, 32 and 512", 3: ".58 and from -.375 to -1.73", 4: "1e-7", 5: "3.97"}
-    for number, figure in figures.items():
+    for number, figure in FIGURES.items():
         assert figure in SOLUTIONS[number]
 
 

@@ -1,6 +1,6 @@
 """Sampling and scoring against plain computations: python -m pytest tests/test_policies.py
 
-The reference is a loop over single tokens (`looped`), or each text by itself (tests/helpers.py).
+The reference is each text by itself, token by token (`score_alone` in tests/helpers.py).
 """
 
 import itertools
@@ -38,18 +38,6 @@ from policies.sampling import Sampling, choose, draw, nucleus, warp
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling([0.7, 1.3, 0.5], 9, 0.8, 8)  # each agent has its own temperature
-
-
-def looped(base, row, sampling):
-    """Per-token loop: log softmax of the whole sequence so far, for every response token."""
-    logps = []
-    for t, token in enumerate(row.tokens):
-        ids = torch.tensor([[*row.prompt, *row.tokens[:t]]])
-        with base.acting([row.agent]):
-            logits = base.net(input_ids=ids).logits[0, -1]
-        own = sampling.of([row.agent])
-        logps.append(warp(logits, own, torch.tensor([token])).log_softmax(-1)[token])
-    return torch.stack(logps)
 
 
 def scored(base, rows, sampling=PLAIN, frozen=False, score=score):

@@ -68,19 +68,20 @@ def test_an_agent_sees_the_problem_its_own_history_and_its_role():
 
 
 @pytest.mark.parametrize(
-    ("agents", "way", "job"),
-    [(3, "elements", "predicate"), (4, "elements", "predicate"), (4, "lists", "filter")],
+    ("way", "jobs"),  # of the helpers, in the order of main's calls
+    [
+        ("elements", ["predicate", "transform"]),
+        ("elements", ["predicate", "predicate second", "transform"]),
+        ("lists", ["filter", "filter second", "transform"]),
+    ],
 )
-def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way, job):
-    jobs = [job, *[f"{job} second"] * (agents - 3), "transform"]  # in the order of main's calls
-    names = ["aux", "aux2", "aux3"][: agents - 1]
-    for item, order in zip(
-        Coop(num_agents=agents).items("test"), (names, names[::-1]), strict=False
-    ):
-        helpers = []
-        for name, job in sorted(zip(order, jobs, strict=True)):
-            helpers.append(divisions.helper(job, item["parts"], name, False))
-        team = [*helpers, divisions.main_function(way, item["parts"], order)]
+def test_whoever_takes_which_part_earns_all_of_the_reward(way, jobs):
+    item = Coop(num_agents=len(jobs) + 1).items("test")[0]
+    names = ["aux", "aux2", "aux3"][: len(jobs)]
+    for order in (names, names[::-1]):
+        job_of = dict(zip(order, jobs, strict=True))
+        team = [divisions.helper(job_of[name], item["parts"], name, False) for name in names]
+        team.append(divisions.main_function(way, item["parts"], order))
         assert total(code(item, team)) == code.maximum
 
 
