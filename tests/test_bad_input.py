@@ -305,6 +305,11 @@ SPOILED = [  # what is done, the command, what is named
         "eval --run run run2",
         "items of test are not",
     ),
+    (
+        lambda place: edit_args(place / "run", share=True),
+        "eval --run run --method only-0",
+        "what applies here is trained",
+    ),
     (removed("run/agents"), PLAY, "cannot load agent 0"),
     (cut("run/agents/1/adapter_model.safetensors"), PLAY, "cannot load agent 1"),
     # as where a disk is not mounted

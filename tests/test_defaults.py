@@ -20,22 +20,23 @@ def resolved(argv):
     return args.bits
 
 
-def test_a_cpu_takes_32(monkeypatch):
-    monkeypatch.setattr(loading, "device", lambda: torch.device("cpu"))
-    assert resolved("--model their/model") == 32
-    assert resolved("--model their/model --bits 8") == 8
+BITS = """
+cpu   8  --model their/model                32
+cpu   8  --model their/model --bits 8       8
+cuda  8  --model their/model                16
+cuda  8  --model their/model --devices 2    16
+cuda  8  --model tiny                       32
+cuda  8  --model their/model --lora-rank 0  32
+cuda  7  --model their/model                32
+"""
 
 
-def test_a_card_takes_16(monkeypatch):
-    capability = (8, 0)
-    monkeypatch.setattr(loading, "device", lambda: torch.device("cuda", 0))
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: capability)
-    assert resolved("--model their/model") == 16
-    assert resolved("--model their/model --devices 2") == 16
-    assert resolved("") == 32
-    assert resolved("--model their/model --lora-rank 0") == 32
-    capability = (7, 5)  # it would emulate bf16
-    assert resolved("--model their/model") == 32
+@pytest.mark.parametrize(("place", "capability", "argv", "bits"), table(BITS))
+def test_a_card_takes_16_where_it_computes_them(place, capability, argv, bits, monkeypatch):
+    """A card of capability 7 would emulate bf16."""
+    monkeypatch.setattr(loading, "device", lambda: torch.device(place))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (int(capability), 5))
+    assert resolved(argv) == int(bits)
 
 
 def test_a_process_works_on_its_own_card(monkeypatch):

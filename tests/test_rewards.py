@@ -307,28 +307,6 @@ def test_the_slope_below_a_right_answer(name):
     assert metrics(scores) == [0, 1, 0, 0]
 
 
-THROWN_AWAY = {
-    "prose before": ("Here is the helper:\n", ""),
-    "prose after": ("", "\nIt tells even numbers."),
-    "an example": ("", "print(aux(2))\n"),
-    "a second function": ("", "def odd(x):\n    return not aux(x)\n"),
-    "a comment outside": ("# even numbers\n", ""),
-    "a cut function": ("", "def odd(x):\n    return not aux("),
-}
-
-
-@pytest.mark.parametrize("name", THROWN_AWAY)
-def test_text_that_is_thrown_away_costs_by_its_length(name):
-    before, after = THROWN_AWAY[name]
-    for count in (1, 2):
-        text = before * count + EVEN + after * count
-        scores = code(text, FILTERED)
-        lost = thrown(EVEN, text)
-        assert scores["syntax"] == pytest.approx(0.5 - lost)
-        assert total(scores) == pytest.approx(4.0 - lost)
-    assert total(rewards.code_paper(SQUARES, [text, FILTERED])) == 3.0
-
-
 SPOILERS = {  # ways for a main to tell a second run in its process from the first
     "a count in a module": "import math\nmath.n = getattr(math, 'n', 0) + 1\nok = math.n < 2",
     "a builtin": "import builtins\nok = not hasattr(builtins, 'n')\nbuiltins.n = 1",

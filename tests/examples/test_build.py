@@ -3,9 +3,9 @@
 import itertools
 
 import pytest
-from helpers import read_json, total, train_run
+from helpers import total
 
-from examples.building import blocks, pictures, rewards
+from examples.building import blocks, rewards
 from examples.building.tasks import Build
 from examples.building.world import build
 
@@ -85,15 +85,3 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     assert blocks.left(done) == []
     assert pay(done, "", "") == 1.0
     assert pay(done, "/fill 0 0 5 5 air", "") == 0.0
-
-
-@pytest.mark.slow
-def test_a_team_learns_to_divide_the_work(tmp_path):
-    run = train_run(tmp_path / "run", "--task examples.building.tasks.Build --max-steps 60")
-    summary = read_json(run / "summary.json")
-    before, after = summary["before"], summary["after"]
-    assert before["greedy/metric/twice"] > 0.9
-    assert after["return"] > before["return"] + 0.25
-    assert after["metric/twice"] < before["metric/twice"] / 2
-    pictures.draw_run(run)
-    assert (run / "build.png").read_bytes()[1:4] == b"PNG"

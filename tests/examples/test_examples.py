@@ -262,28 +262,36 @@ def test_a_debate_shows_all_answers_and_a_router_decides_who_is_asked():
 
 # --- what they are paid ---------------------------------------------------------------------------
 
-LEDGER = {"amounts": [101, 202, 303]}
-SUM = {"answer": 1234, "called": "<python>1"}
-EIGHT = {"entry": {"answer": "8"}, "source": ("sums", "{}")}
+PAYS = {
+    "ledger": (ledger.found, {"amounts": [101, 202, 303]}),
+    "messages": (messages.find, {"door": (3, 7), "sent": ["3", ""]}),
+    "tools": (tools.answer, {"answer": 1234, "called": "<python>1"}),
+    "gym": (gym.verified, {"entry": {"answer": "8"}, "source": ("sums", "{}")}),
+}
+# Responses, with bars between them, and the parts that they earn
+PAID = """
+ledger    303, 101 and 202 | 303      1 -0.019 1
+ledger    101, 9 |                    0.4 0 0
+messages  3, 7 or 9 | so 3 7          1 -0.0005
+tools     | So 1,234.                 1 -0.018 1 1
+tools     1234 or 7                   0 0 0 1
+gym       8                           1 1
+gym       So <answer> 8 </answer>.    1 1
+gym       8 | 9                       0 0
+"""
 
 
-@pytest.mark.parametrize(
-    ("reward", "item", "texts", "parts"),  # parts in their order
-    [
-        (ledger.found, LEDGER, ["303, 101 and 202", "303"], "1 -0.019 1"),
-        (ledger.found, LEDGER, ["101, 9", ""], "0.4 0 0"),  # a half is right, a third is named
-        (ledger.found, LEDGER, ["101 202 303" + 99 * " ", ""], "1 -0.1 1"),
-        (messages.find, {"door": (3, 7), "sent": ["3", ""]}, ["3, 7 or 9", "so 3 7"], "1 -0.0005"),
-        (tools.answer, SUM, ["", "So 1,234."], "1 -0.018 1 1"),
-        (tools.answer, SUM, ["1234 or 7"], "0 0 0 1"),
-        (gym.verified, EIGHT, ["8"], "1 1"),
-        (gym.verified, EIGHT, ["So <answer> 8 </answer>."], "1 1"),
-        (gym.verified, EIGHT, ["8", "9"], "0 0"),
-    ],
-)
-def test_a_joint_response_is_paid(reward, item, texts, parts):
+@pytest.mark.parametrize(("name", "texts", "parts"), table(PAID))
+def test_a_joint_response_is_paid(name, texts, parts):
+    reward, item = PAYS[name]
+    responses = [text.strip() for text in texts.split("|")]
     wanted = list(map(float, parts.split()))
-    assert [*reward(item, texts).values()] == pytest.approx(wanted)
+    assert [*reward(item, responses).values()] == pytest.approx(wanted)
+
+
+def test_a_long_answer_costs_a_tenth_at_most():
+    reward, item = PAYS["ledger"]
+    assert reward(item, ["101 202 303" + 99 * "x", ""])["length"] == -0.1
 
 
 OWN = main("return sum(x * x for x in xs if x % 2 == 0)")
