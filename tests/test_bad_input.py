@@ -170,7 +170,7 @@ eval --task coop --device cuda                  --device cuda: torch finds none 
 """
 
 
-@pytest.mark.parametrize(("command", "named"), table(COMMANDS))
+@pytest.mark.parametrize("command, named", table(COMMANDS))
 def test_a_command_that_cannot_be_right(command, named, refused):
     assert named in refused(command)
 
@@ -317,7 +317,7 @@ SPOILED = [  # what is done, the command, what is named
 ]
 
 
-@pytest.mark.parametrize(("spoil", "command", "named"), SPOILED)
+@pytest.mark.parametrize("spoil, command, named", SPOILED)
 def test_what_is_spoiled(spoil, command, named, place, refused):
     spoil(place)
     assert named in refused(command)
@@ -339,7 +339,7 @@ def traceback(capsys, *flags):
     return capsys.readouterr()
 
 
-@pytest.mark.parametrize(("old", "new", "named"), FAULTS)
+@pytest.mark.parametrize("old, new, named", FAULTS)
 def test_an_error_in_a_users_file_is_pythons_traceback(old, new, named, place, capsys):
     task(old, new)(place)
     out, err = traceback(capsys, "--task", "mine.py:Task")

@@ -9,7 +9,7 @@ from bench.flops import count_tokens, model_flops
 from policies.model_names import EMBEDDED
 
 
-@pytest.mark.parametrize(("trained", "per_parameter"), [("adapters", 6), ("full", 8)])
+@pytest.mark.parametrize("trained, per_parameter", [("adapters", 6), ("full", 8)])
 def test_model_flops_are_those_of_a_count_by_hand(trained, per_parameter):
     prompt_tokens = 3 + 2 * (3 + 5)  # the first turn's node, and one for each of its 2 samples
     response_tokens = 2 * 5 + 2 * 2 * 5

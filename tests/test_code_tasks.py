@@ -85,7 +85,7 @@ def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("task", "count", "borders"),  # of train, dev and test
+    "task, count, borders",  # of train, dev and test
     [
         (HumanEval, 164, "33:133 0:32 133:164"),
         (CoopHumanEval, 82, "0:50 50:66 66:82"),
@@ -186,7 +186,7 @@ assert f(lambda candidate: candidate)
 '''
 
 
-@pytest.mark.parametrize(("name", "programs"), blocks(SPLIT))
+@pytest.mark.parametrize("name, programs", blocks(SPLIT))
 def test_statements_that_assert_become_tests(name, programs):
     body, *wanted = programs.strip().split("\n---\n")
     tests = split_tests(f"def check(candidate):\n{textwrap.indent(body, '    ')}", "f")

@@ -114,7 +114,7 @@ def test_a_text_that_becomes_a_control_token_and_does_not_spell_it_is_refused():
 
 @pytest.mark.parametrize("make", [embedded, unigram])
 def test_a_response_ends_at_the_first_token_that_ends_it_whatever_follows(make):
-    """Bytes make characters, and more of them may break what was one; the spans join."""
+    """Bytes make characters, and more of them may break what was one."""
     numbers = random.Random(0)
     codec = codec_of(make())
     pieces = [codec.literal(text) for text in ("é", "漢", "at", "\n\n", " ")]
@@ -145,17 +145,13 @@ def test_a_response_ends_at_the_first_token_that_ends_it_whatever_follows(make):
         assert len(response.logps) == len(response.tokens)
         text = begun + codec.text_of(response.tokens)
         assert response.text == codec.before_stop(text, len(begun))
-        text = codec.text_of(tokens)
-        spans = codec.spans(tokens)
-        assert "".join(text[start:end] for start, end in spans) == text
-        assert [start for start, _ in spans] == [0, *[end for _, end in spans[:-1]]]
 
 
 @pytest.mark.parametrize("make", [embedded, unigram])
 def test_a_character_belongs_to_the_token_that_completes_it(make):
     codec = codec_of(make())
-    text = "x漢漢 the é"
-    tokens = [*codec.literal(text), codec.tokenizer.eos_token_id]
+    whole, first, *_ = codec.literal("x漢")
+    tokens = [whole, first, *codec.literal("漢漢 the é"), codec.tokenizer.eos_token_id]
     start = 0
     for size, span in enumerate(codec.spans(tokens), 1):
         written = codec.text_of(tokens[:size]).rstrip("\ufffd")
@@ -183,7 +179,7 @@ TALK = [
 
 
 @pytest.mark.parametrize(
-    ("make", "template", "begun"), [(embedded, CHAT_ML, "So<eos>"), (unigram, GEMMA, "")]
+    "make, template, begun", [(embedded, CHAT_ML, "So<eos>"), (unigram, GEMMA, "")]
 )
 def test_no_text_makes_a_control_token(make, template, begun):
     """Neither an item's, a response's, a tool's, nor the beginning of the answer: it stays what it
@@ -239,7 +235,7 @@ TEXT = "<|user|>Be\nbrief.<|end|><|user|> <eos>Be\nbrief.\n<|end|>"
 
 
 @pytest.mark.parametrize(
-    ("body", "shown"),
+    "body, shown",
     [
         ("{{ m.content }}", TEXT),
         ("{% for part in m.content %}{{ part.text }}{% endfor %}", TEXT),

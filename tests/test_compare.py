@@ -82,7 +82,7 @@ reward       null                "code_pass"         0 0 1
 """
 
 
-@pytest.mark.parametrize(("name", "one", "other", "counts"), table(DIFFERENT))
+@pytest.mark.parametrize("name, one, other, counts", table(DIFFERENT))
 def test_measures_of_other_problems_or_units_are_not_subtracted(name, one, other, counts, tmp_path):
     """What tells experiments apart does so whoever else is named, and some of it the unit, too."""
     one = {"parts": {"reward/x": 1.0}, name: json.loads(one)}

@@ -31,7 +31,7 @@ cuda  7  --model their/model                32
 """
 
 
-@pytest.mark.parametrize(("place", "capability", "argv", "bits"), table(BITS))
+@pytest.mark.parametrize("place, capability, argv, bits", table(BITS))
 def test_a_card_takes_16_where_it_computes_them(place, capability, argv, bits, monkeypatch):
     """A card of capability 7 would emulate bf16."""
     monkeypatch.setattr(loading, "device", lambda: torch.device(place))
@@ -73,7 +73,7 @@ OPTIMISM = """
 """
 
 
-@pytest.mark.parametrize(("argv", "expected"), table(OPTIMISM))
+@pytest.mark.parametrize("argv, expected", table(OPTIMISM))
 def test_optimism_is_on_where_partners_learn_and_several_joint_responses_count(argv, expected):
     assert train.parse(argv.split()).optimism == float(expected)
 

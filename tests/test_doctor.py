@@ -80,7 +80,7 @@ reward hacking (text)  not     reward/coherence 0.1 0.4, reward/consistency 0.2 
 """
 
 
-@pytest.mark.parametrize(("sign", "says", "metrics"), table(SIGNS))
+@pytest.mark.parametrize("sign, says, metrics", table(SIGNS))
 def test_signs_in_the_metrics(sign, says, metrics, tmp_path):
     assert verdicts(tmp_path, metrics)[sign].startswith(says)
 

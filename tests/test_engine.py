@@ -219,7 +219,7 @@ WRONG = """
 """
 
 
-@pytest.mark.parametrize(("change", "count", "named"), table(WRONG))
+@pytest.mark.parametrize("change, count, named", table(WRONG))
 def test_an_answer_that_is_not_whole_is_refused(change, count, named, server):
     choice = {"token_ids": [5], "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}}
     choices = [{"index": n} | choice | json.loads(change) for n in range(int(count))]
@@ -282,7 +282,7 @@ def other_base():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"),
+    "wrong, error",
     [
         ({"load_lora_adapter": lambda body: (404, "Not Found")}, "cannot load an adapter .* 404.*"),
         ({"models": lambda body: (200, {"data": [{"id": "a"}]})}, "KeyError\\('max_model_len"),

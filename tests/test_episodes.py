@@ -51,7 +51,7 @@ A, B = "Agent 0 wrote:\na", "Agent 1 wrote:\nb"
 
 
 @pytest.mark.parametrize(
-    ("workflow", "task", "answers", "prompts"),  # the answers of each turn, and who is asked then
+    "workflow, task, answers, prompts",  # the answers of each turn, and who is asked then
     [
         (Alone, Echo, [AB, ["c", "d"]], {0: "A:0:a!0c!0", 1: "A:1:b!1d!1"}),
         (InTurn, Echo, [["a", ""]], {1: f"{A}\n\nA:1:"}),
@@ -87,7 +87,7 @@ def test_a_workflow_is_trained_over_several_turns(workflow, branching):
     assert 0 < held_out["return"] < 1
 
 
-@pytest.mark.parametrize(("workflow", "turns"), [(None, 2), (InTurn, 2), (Discussion, 4)])
+@pytest.mark.parametrize("workflow, turns", [(None, 2), (InTurn, 2), (Discussion, 4)])
 def test_a_task_in_turn_has_one_scored_turn_in_every_baseline(workflow, turns, tmp_path):
     (tmp_path / "mine.py").write_text("import tasks\nclass Mine(tasks.InTurn, tasks.Coop): pass\n")
     task = make_task(train.parse(["--task", f"{tmp_path}/mine.py:Mine"]), workflow)

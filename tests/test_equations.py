@@ -50,7 +50,7 @@ def doubles(*values):
 
 
 @pytest.mark.parametrize(
-    ("mode", "low", "high"),
+    "mode, low, high",
     [
         ("mean", -0.5, 0.5),
         ("rloo", -2 / 3, 2 / 3),
@@ -97,7 +97,7 @@ def test_the_division_by_the_deviation_has_no_constant_scale():
     assert rare > 1.05 * even
 
 
-@pytest.mark.parametrize(("agents", "group"), [(1, 3), (2, 8), (3, 4), (3, 5), (4, 3), (6, 2)])
+@pytest.mark.parametrize("agents, group", [(1, 3), (2, 8), (3, 4), (3, 5), (4, 3), (6, 2)])
 def test_every_response_is_in_as_many_joint_responses(agents, group):
     """Aligned and cross are the two ends. In between, no joint response comes twice."""
     everything = group ** (agents - 1)
@@ -121,7 +121,7 @@ def meetings(agents, group, count):
 
 
 @pytest.mark.parametrize(
-    ("agents", "group", "rounds"),
+    "agents, group, rounds",
     [(2, 8, 8), (3, 8, 4), (4, 8, 4), (3, 9, 9), (5, 5, 5), (6, 7, 7)],
 )
 def test_samples_that_met_meet_others_first(agents, group, rounds):
@@ -179,9 +179,7 @@ def expected_gradient(count, mode, group, agents):
     return got, torch.autograd.grad(expected, logits)
 
 
-@pytest.mark.parametrize(
-    ("agents", "count"), [(2, 1), (2, 2), (2, math.inf), (3, 2), (3, math.inf)]
-)
+@pytest.mark.parametrize("agents, count", [(2, 1), (2, 2), (2, math.inf), (3, 2), (3, math.inf)])
 @pytest.mark.parametrize("group", [2, 3])
 @pytest.mark.parametrize("mode", ["mean", "rloo"])
 def test_expected_gradient_is_the_true_gradient(agents, count, group, mode):
@@ -212,7 +210,7 @@ def test_the_baseline_max_works_against_the_best():
     torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize(("agents", "count"), [(1, 1), (2, 1), (2, math.inf), (3, 2), (4, 5)])
+@pytest.mark.parametrize("agents, count", [(1, 1), (2, 1), (2, math.inf), (3, 2), (4, 5)])
 @pytest.mark.parametrize("optimism", [0.0, 0.3, 1.0])
 def test_a_return_lies_between_the_mean_and_the_best_of_its_own_joint_responses(
     agents, count, optimism
@@ -347,7 +345,7 @@ def two_turn_gradient(branching, joint, mode, gamma=1.0, silent=False, ends=Fals
 @pytest.mark.parametrize("branching", ["tree", "chain"])
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
 @pytest.mark.parametrize(
-    ("mode", "gamma", "silent"),
+    "mode, gamma, silent",
     [("mean", 1.0, False), ("rloo", 1.0, False), ("rloo", 0.5, True), ("rloo", 0.0, False)],
 )
 def test_two_turns_estimate_the_true_gradient(branching, joint, mode, gamma, silent):

@@ -142,7 +142,7 @@ won.maximum = 1.0
 """
 
 
-@pytest.mark.parametrize(("alternate", "once", "largest"), [(False, False, 1.75), (True, True, 1)])
+@pytest.mark.parametrize("alternate, once, largest", [(False, False, 1.75), (True, True, 1)])
 def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkeypatch, capsys):
     """Every method wins at the turn that is due, whatever it writes. Then the episode is over."""
     game = GAME.replace("FOLDER", str(tmp_path)).replace("ALTERNATE", str(alternate))

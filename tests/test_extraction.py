@@ -35,6 +35,7 @@ def test_a_partner_s_function_is_out_of_reach():
 
 
 KEPT = [  # what a function needs, and what shows it
+    (f"from partner import solve\n{PLAIN}", []),
     ("import os\nfrom functools import cache\n@cache\ndef aux(x):\n    return x", ["import os"]),
     ("T = {}\nT.update(a=3)\ndef aux(x):\n    return T[x]", []),
     ("T = []\ndef put(x):\n    T.append(x)\nput(1)\ndef aux(x):\n    return T", []),
@@ -46,7 +47,7 @@ KEPT = [  # what a function needs, and what shows it
 ]
 
 
-@pytest.mark.parametrize(("text", "thrown"), KEPT)
+@pytest.mark.parametrize("text, thrown", KEPT)
 def test_text_that_only_shows_the_function_counts_as_thrown_away(text, thrown):
     part = extract(text, "aux", SOLVE)
     statements, _ = extraction.top_level(text)

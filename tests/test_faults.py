@@ -86,7 +86,7 @@ BROKEN = [  # owner, function, its first call that is broken, how, exit status, 
 ]
 
 
-@pytest.mark.parametrize(("owner", "name", "call", "effect", "status", "said", "kept"), BROKEN)
+@pytest.mark.parametrize("owner, name, call, effect, status, said, kept", BROKEN)
 def test_what_breaks_a_run_loses_no_step(
     owner, name, call, effect, status, said, kept, whole, tmp_path, monkeypatch, capsys
 ):
@@ -219,7 +219,7 @@ def test_sys_exit_in_a_reward_is_said_at_once():
 
 
 @pytest.mark.parametrize(
-    ("function", "status"), [(interrupt_itself, -signal.SIGINT), (call_what_hangs, 2)]
+    "function, status", [(interrupt_itself, -signal.SIGINT), (call_what_hangs, 2)]
 )
 def test_a_process_ends(function, status):
     process = multiprocessing.get_context("fork").Process(target=function)

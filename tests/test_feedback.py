@@ -111,7 +111,7 @@ solve calls aux2, but does not use what it returns
 """
 
 
-@pytest.mark.parametrize(("reader", "part"), blocks(STATES))
+@pytest.mark.parametrize("reader, part", blocks(STATES))
 def test_the_state_of_each_function_and_the_use_of_helpers(reader, part):
     *responses, states = part.split("\n---\n")
     head, *lines = told(responses)[int(reader)].split("\n- ")
@@ -144,7 +144,7 @@ BIRDS = {"gibbon", "heron", "ibis"}
 
 
 @pytest.mark.parametrize(
-    ("aux", "main", "raised"),
+    "aux, main, raised",
     [
         (KEY_ERROR, "def solve(xs, k):\n    return aux(xs).gibbon + heron(k)\n# ibis", "KeyError"),
         (KEY_ERROR, "def solve(xs, k):\n    return aux()", "TypeError"),

@@ -74,7 +74,7 @@ sys.meta_path.insert(0, Watch)
 
 
 @pytest.mark.parametrize("entry", ["train", "eval"])
-@pytest.mark.parametrize(("given", "count"), [({}, "1000"), ({"OMP_WAIT_POLICY": "x"}, "None")])
+@pytest.mark.parametrize("given, count", [({}, "1000"), ({"OMP_WAIT_POLICY": "x"}, "None")])
 def test_threads_spin_for_a_moment_or_as_the_user_says(entry, given, count):
     """Every entry says so before torch is imported."""
     code = f"{WATCH}import {entry}, torch"
@@ -91,7 +91,7 @@ RATES = """
 """
 
 
-@pytest.mark.parametrize(("argv", "rate"), table(RATES))
+@pytest.mark.parametrize("argv, rate", table(RATES))
 def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
     """A folder of a model may say it."""
     Path("ours").mkdir()

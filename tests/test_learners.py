@@ -108,7 +108,7 @@ def test_an_episode_ends_where_the_next_prompt_does_not_fit(capsys):
 
 
 @pytest.mark.parametrize("due", [0, 1])
-@pytest.mark.parametrize(("per_episode", "largest"), [(False, 1.75), (True, 1.0)])
+@pytest.mark.parametrize("per_episode, largest", [(False, 1.75), (True, 1.0)])
 def test_the_unit_of_returns_does_not_depend_on_the_batch(due, per_episode, largest):
     """It is paid when it is solved: at this turn, by everybody, and then the episode is over."""
 
@@ -180,7 +180,7 @@ def opposed(item, texts):
 
 
 @pytest.mark.parametrize(
-    ("reward", "argv", "task", "equal", "teaching"),
+    "reward, argv, task, equal, teaching",
     [
         (steady, "", Diary, 1, 0),  # unequal between the agents alone
         (opposed, "", Diary, 0, 1),  # the mean is always 0
@@ -234,7 +234,7 @@ def test_equal_joint_responses_to_a_problem_are_scored_once():
 
 
 @pytest.mark.parametrize(
-    ("bases", "argv"),
+    "bases, argv",
     [(None, "--kl-coef 0.1"), ([[0], [1]], "--turns 2 --branching chain"), (None, "--lora-rank 0")],
 )
 def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):

@@ -99,7 +99,7 @@ def moved(team, before):
     return {name for name, p in team.named_parameters() if not torch.equal(p, before[name])}
 
 
-@pytest.mark.parametrize(("turns", "unscored"), [(1, 1), (2, 1), (2, 4)])
+@pytest.mark.parametrize("turns, unscored", [(1, 1), (2, 1), (2, 4)])
 def test_a_reward_scores_all_responses_to_the_same_prompts_or_none(turns, unscored, monkeypatch):
     """Where the others earn 1, an unscored response would have the advantage of a wrong one."""
     module = make(long_answers, f"--joint aligned --turns {turns}")
@@ -150,7 +150,7 @@ def test_a_text_has_its_given_beginning_and_ends_before_a_stop():
     assert "<0" in module.turns[1][0].asked[0], "its history"
 
 
-@pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("3", 3)])
+@pytest.mark.parametrize("joint, each", [("aligned", 1), ("cross", 4), ("3", 3)])
 def test_a_response_is_rewarded_with_its_own_partners(joint, each):
     """And compared with the agent's others to the problem."""
     asked = []
@@ -172,7 +172,7 @@ def test_a_response_is_rewarded_with_its_own_partners(joint, each):
 
 
 @pytest.mark.parametrize(
-    ("agents", "share", "argv"),
+    "agents, share, argv",
     [
         (2, False, ""),
         (2, True, ""),

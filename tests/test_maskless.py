@@ -51,7 +51,7 @@ CASES += [("mistral", 4, {"dtype": "bfloat16", "sliding_window": 8})]
 PROMPTS = [tuple(range(3, 13)), (*range(3, 20), *range(3, 16)), (5, 6)]
 
 
-@pytest.mark.parametrize(("kind", "rank", "changes"), CASES)
+@pytest.mark.parametrize("kind, rank, changes", CASES)
 def test_what_is_sampled_is_what_is_scored(kind, rank, changes, capsys):
     """Log-probabilities and gradients are those of a loop over tokens."""
     base = small_base([0, 1] if rank else [0], rank, model=small_kind(kind, **changes))
@@ -76,7 +76,7 @@ def test_what_is_sampled_is_what_is_scored(kind, rank, changes, capsys):
     assert off < rounding(eps) ** 2 * sum(gradient.norm() ** 2 for gradient in want.values())
 
 
-@pytest.mark.parametrize(("kind", "changes", "reach"), WINDOWS)
+@pytest.mark.parametrize("kind, changes, reach", WINDOWS)
 def test_what_is_longer_than_a_window_runs_alone(kind, changes, reach, monkeypatch):
     base = small_base(model=small_kind(kind, **changes))
     assert base.reach == reach

@@ -12,6 +12,7 @@ from test_policies import gradients, sampled, turns_of
 
 from policies import decoding, logprobs, memory
 from policies.logprobs import Row
+from policies.shared_model import SharedModel
 
 PROMPTS = [tuple(range(3, 12 - number)) for number in range(6)]
 AGENTS = [0, 0, 0, 1, 1, 1]
@@ -80,7 +81,7 @@ def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("most", "error", "start", "halved"),  # 21: a team's work halved it once more than its own
+    "most, error, start, halved",  # 21: a team's work halved it once more than its own
     [(0, SHORTAGES[0], 0, 20), (0, SHORTAGES[0], 21, 21), (2, RuntimeError("assert"), 0, 0)],
 )
 def test_what_less_at_once_does_not_mend_stands(most, error, start, halved, monkeypatch):
@@ -108,6 +109,17 @@ def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(tokens
     assert len(calls) == 2  # one pass that is run again, two passes, one that is run again
     assert base.recomputing == (tokens != 16)
     assert_same_gradients(got, want)
+
+
+def test_on_a_gpu_a_pass_holds_a_third_of_the_batch(monkeypatch):
+    """Else it uses checkpointing. A CPU does not mind many passes."""
+    base = small_base()
+    monkeypatch.setattr(memory, "PASS", dict.fromkeys(("cpu", "cuda"), 500 * UNITS))
+    used = []
+    for place in ("cuda", "cpu"):
+        monkeypatch.setattr(SharedModel, "device", torch.device(place))
+        used += [memory.checkpoints(base, 404, count * 404) for count in (3, 4)]
+    assert used == [False, True, False, False]
 
 
 def test_checkpointing_is_refused_where_a_model_has_none():

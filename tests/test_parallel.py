@@ -90,7 +90,7 @@ def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("to_first", "number"),
+    "to_first, number",
     [(False, signal.SIGTERM), (False, signal.SIGKILL), (True, signal.SIGKILL)],
 )
 def test_a_signal_to_one_process_ends_both_and_the_run_goes_on(
@@ -137,7 +137,7 @@ MAGRPO.update = lambda self: update(self) if self.global_step < 3 else {}["alike
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    "bad, said",
     [
         ("raise ValueError('not this')", "line 9, in reward"),
         ("time.sleep(9999)", "did not answer within"),
@@ -156,16 +156,19 @@ def test_a_reward_that_fails_in_one_process_ends_both_and_loses_no_step(bad, sai
     assert 0 < len(lines(path, "metrics.jsonl")) == state["global_step"] < 50
 
 
+SLURM = """
+SLURM_NTASKS=2 SLURM_JOB_ID=7 SLURM_JOB_NAME=train SLURM_NTASKS_PER_NODE=1 SLURM_NNODES=2
+SLURM_LOCALID=0 SLURM_STEP_ID=0 SLURM_NODELIST=127.0.0.1 MASTER_ADDR=127.0.0.1
+"""
+
+
 @pytest.mark.slow
 def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
     path = tmp_path / "run"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    shared = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
-    shared |= {"SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2", "SLURM_LOCALID": "0"}
-    shared |= {"SLURM_STEP_ID": "0"}
-    shared |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared = dict(word.split("=") for word in SLURM.split()) | {"MASTER_PORT": port}
     argv = f"--devices 1 --num-nodes 2 --batch-size 2 --max-steps 4 --run {path}"
     nodes = [
         start(argv, env={**os.environ, **shared, "SLURM_PROCID": node, "SLURM_NODEID": node})

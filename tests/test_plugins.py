@@ -91,7 +91,7 @@ def test_a_plug_in_is_found_from_every_folder(file, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("word", "value"), [("3", 3), ("false", False), ("a=b", "a=b"), ("[1]", [1]), ("", "")]
+    "word, value", [("3", 3), ("false", False), ("a=b", "a=b"), ("[1]", [1]), ("", "")]
 )
 def test_an_argument_of_a_task_is_json_or_text(word, value, file):
     task = make_task(options(f"{file}:Mine", "--task-arg", f"words={word}"))
@@ -127,7 +127,7 @@ None                                               returned None, which is neith
 """
 
 
-@pytest.mark.parametrize(("returns", "want"), table(RETURNED))
+@pytest.mark.parametrize("returns, want", table(RETURNED))
 def test_what_a_reward_returns_is_checked(returns, want, file):
     scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
     assert repr(scorer.maximum) == "0.5"
@@ -161,7 +161,7 @@ yield {0: len(item) * 'a'}; item['b'] = 1; ASK         asked {0: ''} at turn 0, 
 """
 
 
-@pytest.mark.parametrize(("body", "error"), table(PLAYS))
+@pytest.mark.parametrize("body, error", table(PLAYS))
 def test_what_an_episode_yields_is_checked(body, error):
     names = {"clock": itertools.count()}
     exec("def play(self, item): " + body.replace("ASK", "yield {0: 'a'}"), names)
@@ -185,7 +185,7 @@ def test_what_an_episode_yields_is_checked(body, error):
 
 
 @pytest.mark.parametrize(
-    ("told", "error"), [("ab", "not 'ab'"), (None, "not None"), (["a"], r"2 texts, not \['a'\]")]
+    "told, error", [("ab", "not 'ab'"), (None, "not None"), (["a"], r"2 texts, not \['a'\]")]
 )
 def test_feedback_of_another_length_is_refused(told, error, file):
     task = make_task(options(f"{file}:Mine"))

@@ -170,7 +170,7 @@ def turns_of(agents):
 
 
 @pytest.mark.parametrize(
-    ("kind", "rank", "checkpointing", "limit"),  # the last: tokens of a pass
+    "kind, rank, checkpointing, limit",  # the last: tokens of a pass
     [
         ("llama", 4, False, 1000),
         ("llama", 4, True, 40),
@@ -266,7 +266,7 @@ def sorted_nucleus(logits, top_p):
     return logits >= least
 
 
-@pytest.mark.parametrize(("count", "top_p"), [(1, 0.5), (4, 0.05), (64, 0.9), (256, 0.999)])
+@pytest.mark.parametrize("count, top_p", [(1, 0.5), (4, 0.05), (64, 0.9), (256, 0.999)])
 def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
     """Peaked rows, flat ones whose nucleus is far longer than what is ranked first, and rows of
     ties, also at the edge; one batch."""

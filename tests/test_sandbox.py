@@ -321,7 +321,7 @@ f()  NameError: name 'g' is not defined
 """
 
 
-@pytest.mark.parametrize(("head", "part"), blocks(TOLD))
+@pytest.mark.parametrize("head, part", blocks(TOLD))
 def test_a_verdict_says_what_happened(head, part):
     name, _, outcome = head.partition(": ")
     code, _, rows = part.replace("BY_NUMBER", BY_NUMBER).partition("---")
@@ -550,7 +550,7 @@ def change_worker(monkeypatch, file, old, new):
 
 @of_linux
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    "change, reason",
     [
         (("worker.py", "def main()", "sys.exit(3)\ndef main()"), r" \(status 3\)"),
         (("locks.py", "/proc/self/statm", "/no/statm"), ": .*No such file .*: '/no/statm'"),

@@ -95,7 +95,7 @@ ASIDE = """
 """
 
 
-@pytest.mark.parametrize(("label", "body"), blocks(PROGRAMS) + blocks(ASIDE))
+@pytest.mark.parametrize("label, body", blocks(PROGRAMS) + blocks(ASIDE))
 def test_labels(label, body):
     assert schemes.classify(["", f"def solve(xs):\n{body}"], SOLVE) == label
     assert label in CodeTask.schemes

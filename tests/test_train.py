@@ -256,7 +256,7 @@ def agents(path):
 
 
 @pytest.mark.parametrize(
-    ("code", "share", "chat"),
+    "code, share, chat",
     [("len(texts[0])", "0%", "--chat-template"), ("1.0", "100%", "--no-chat-template")],
 )
 def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(

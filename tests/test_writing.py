@@ -30,7 +30,7 @@ def score(reward, source, texts):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         (" \n\t… 😞🙏🐍 -- !!", ""),
         ("DON'T stop, it\u2019s 5 o'clock: dogs' bones", "don't stop it's 5 o'clock dogs bones"),
@@ -83,7 +83,7 @@ def varied_and_longer(ratio):
 
 
 @pytest.mark.parametrize(
-    ("task", "part", "texts", "ratios", "values"),
+    "task, part, texts, ratios, values",
     [
         ("tldr", "length", sized, "0.79 0.90 1.2 1.4 1.8 4.1 5.1", "0 0 0.2 0.6 1 0.5 0"),
         ("arxiv", "length", sized, "0.79 0.90 1.2 1.4 1.8", "0 0.5 1 0.5 0"),
@@ -153,7 +153,7 @@ def numbered(start, end):
     return " ".join(f"w{n}" for n in range(start, end)) + "."
 
 
-@pytest.mark.parametrize(("task", "size", "longer"), [("tldr", 20, 60), ("arxiv", 200, 400)])
+@pytest.mark.parametrize("task, size, longer", [("tldr", 20, 60), ("arxiv", 200, 400)])
 def test_each_part_falls_for_what_it_is_about(task, size, longer):
     source = " ".join(f"w{n} and" for n in range(3 * size))
     one, two = numbered(0, size), numbered(size, longer)

@@ -92,7 +92,7 @@ def table(text):
 
 
 @pytest.mark.parametrize(
-    ("name", "returns", "want"),
+    "name, returns, want",
     [
         ("maxrl", "0 0 0 1 | 0 0 0 0 | 2 2 1 3", "-1 -1 -1 3 | 0 0 0 0 | 0 0 -0.5 0.5"),
         ("pooled", "0 20 | 40 60", "-1.34164 -0.44721 | 0.44721 1.34164"),  # one baseline for all
@@ -104,7 +104,7 @@ def test_an_advantage_is_the_written_one(name, returns, want, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("level", "logs"),  # of the ratios; 0: it has left its bounds in the direction of the advantage
+    "level, logs",  # of the ratios; 0: it has left its bounds in the direction of the advantage
     [("token", "0 0 0.07 | 0.2 0 0.9"), ("sequence", "0 0 0 | 0.065 0.065 0.065")],
 )
 def test_the_clipped_ratio_has_the_written_gradient(level, logs, tmp_path):
@@ -192,7 +192,7 @@ def test_a_baseline_of_turns_is_subtracted_as_often_as_a_line_has_turns(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("begun", "text", "credit"),  # 1 for a character that has credit
+    "begun, text, credit",  # 1 for a character that has credit
     [
         ("", "x = 1\ndef aux(n):\n    return n\nn", "000000" + 24 * "1" + "00"),
         ("def aux(n):", "\n    return n", 13 * "1"),
@@ -220,7 +220,7 @@ def test_a_token_outside_of_what_the_program_keeps_has_no_credit(begun, text, cr
 
 
 @pytest.mark.parametrize(
-    ("mode", "argv"),
+    "mode, argv",
     [
         ("central", "--num-generations 1"),
         ("decentral", "--turns 2 --branching chain"),

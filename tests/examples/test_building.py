@@ -87,7 +87,7 @@ def test_what_is_a_command(text):
 
 
 @pytest.mark.parametrize(
-    ("name", "items", "team", "strict", "paper"),  # the least and the largest of the ten
+    "name, items, team, strict, paper",  # the least and the largest of the ten
     [
         ("strbuild", STRINGS, lambda item: ["", ""], "0.00 0.00", "-0.50 -0.50"),
         ("strbuild", STRINGS, lambda item: checkered(*[goal(item)] * 2), "0.00 0.00", "1.75 1.75"),
@@ -121,7 +121,7 @@ def test_a_string_is_paid_by_its_cells_and_by_its_least_useful_agent():
 
 
 @pytest.mark.parametrize(
-    ("spiders", "kills", "value"),
+    "spiders, kills, value",
     [([], 1, 0.9), ([1], 1, 1.0), ([1], 2, 0.9), ([1], 0, 0.98), ([3, 3], 0, 0.9)],
 )
 def test_spiders_and_needless_kills_cost_a_tenth(spiders, kills, value):

@@ -146,7 +146,7 @@ def test_a_class_is_kept_where_its_solution_has_full_marks(agents, tmp_path, cap
 
 
 @pytest.mark.parametrize(
-    ("agents", "reason"), [(5, "a part no test needs"), (6, "fewer methods than agents")]
+    "agents, reason", [(5, "a part no test needs"), (6, "fewer methods than agents")]
 )
 def test_classes_that_do_not_suit_the_team_are_named(tmp_path, agents, reason):
     data = write(tmp_path / "a.jsonl", {}, {})

@@ -68,7 +68,7 @@ def test_an_agent_sees_the_problem_its_own_history_and_its_role():
 
 
 @pytest.mark.parametrize(
-    ("way", "jobs"),  # of the helpers, in the order of main's calls
+    "way, jobs",  # of the helpers, in the order of main's calls
     [
         ("elements", ["predicate", "transform"]),
         ("elements", ["predicate", "predicate second", "transform"]),
@@ -93,7 +93,7 @@ def test_three_agents_learn_to_need_each_other(tmp_path):
     assert found["after"]["metric/coop"] > 0.5
 
 
-@pytest.mark.parametrize(("agents", "folder"), [(1, ""), (2, ""), (3, "many"), (8, "many")])
+@pytest.mark.parametrize("agents, folder", [(1, ""), (2, ""), (3, "many"), (8, "many")])
 def test_the_model_and_the_joint_responses_that_a_team_starts_with(agents, folder):
     args = train.parse(words("--num-agents", agents))
     assert args.model == [str(EMBEDDED / folder)] * agents

@@ -68,7 +68,7 @@ def test_another_wording_and_a_longer_list():
 
 
 @pytest.mark.parametrize(
-    ("answer", "right"),
+    "answer, right",
     [("ATTIC", 1), ("It is in the attic.", 1), ("attic or barn", 0), ("barn", 0), ("away", 0)],
 )
 def test_an_answer_names_one_place(answer, right):

@@ -79,7 +79,7 @@ def sums(agents, **options):
 
 
 @pytest.mark.parametrize(
-    ("make", "field", "sizes"),
+    "make, field, sizes",
     [
         (Rendezvous, "open", "18 12 12"),
         (ledger.Ledger, "halves", "600 60 60"),
@@ -150,7 +150,7 @@ train.py --task examples/gym.py:Gym --task-arg dataset=evaluated          not co
 """
 
 
-@pytest.mark.parametrize(("command", "named"), table(MISTAKES))
+@pytest.mark.parametrize("command, named", table(MISTAKES))
 def test_a_mistake_is_one_line(command, named, tmp_path, monkeypatch, capsys):
     (tmp_path / "rows.jsonl").write_text('{"item": {}}')
     (tmp_path / "null.jsonl").write_text('{"item": {}, "responses": ["", null]}')
@@ -194,7 +194,7 @@ def asks(task, item, *turns):
 
 
 @pytest.mark.parametrize(
-    ("make", "texts", "only_0", "only_1", "nobody"),  # what they read at the second turn, if asked
+    "make, texts, only_0, only_1, nobody",  # what they read at the second turn, if asked
     [
         (messages.Messages, SENT, "one and " + 40 * "x", "8 is it", 41 * "x"),
         (messages.Deaf, SENT, "greater than 0", "modulo 0", "8 is it"),
@@ -281,7 +281,7 @@ gym       8 | 9                       0 0
 """
 
 
-@pytest.mark.parametrize(("name", "texts", "parts"), table(PAID))
+@pytest.mark.parametrize("name, texts, parts", table(PAID))
 def test_a_joint_response_is_paid(name, texts, parts):
     reward, item = PAYS[name]
     responses = [text.strip() for text in texts.split("|")]
@@ -331,7 +331,7 @@ def test_a_shapley_value_is_the_mean_over_the_orders_in_which_a_team_forms():
 
 
 @pytest.mark.parametrize(
-    ("text", "result"),
+    "text, result",
     [
         ("<python>12 * 30 - 5", "355"),
         ("So <python> (1 +\n2)", "3"),

@@ -76,7 +76,7 @@ def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_
 
 
 @pytest.mark.parametrize(
-    ("answer", "edit"),
+    "answer, edit",
     [
         (f"Sure:\n```json\n{EDITS}\n```", AUX_EDIT),
         ('{"aux": "cut in the mid', "No edit of aux."),

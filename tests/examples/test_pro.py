@@ -83,12 +83,3 @@ def test_code_pass_pays_no_wrong_program_more_than_a_right_one(name):
     assert scores["metric/pass"] == scores["tests"] == passes
     assert scores["cooperation"] == 0.5 * strict["metric/coop"] * passes
     assert 0 <= total(scores) - scores["tests"] - scores["cooperation"] <= 0.1 + 1e-9
-
-
-def test_an_import_of_a_partner_is_part_of_the_program():
-    """The task begins the answer of main with it."""
-    item, helper, main_function, *_ = SCHEMES["strategy filter"]
-    begun = "```python\nfrom partner import aux\n\n\n" + main_function
-    full = code_pass.maximum
-    assert total(code_pass(item, [helper, begun])) == pytest.approx(full)
-    assert total(code_pass(item, [helper, begun + "print(1)\n"])) < full

@@ -48,7 +48,7 @@ def plain(base, rows, sampling, backward=None, frozen=False):
 
 
 @pytest.mark.parametrize(
-    ("kind", "rank", "look"),
+    "kind, rank, look",
     [("llama", 4, 1), ("mistral", 4, 5), ("qwen2", 4, 5), ("qwen3", 4, 1), ("llama", 0, 1)],
 )
 def test_it_computes_what_the_plain_way_computes(kind, rank, look, monkeypatch):
@@ -85,7 +85,7 @@ def test_models_of_other_kinds_stay_plain():
 
 
 @of_a_cpu
-@pytest.mark.parametrize(("bits", "factor"), [(8, 1.0), (8, 0.5), (4, 0.8)])
+@pytest.mark.parametrize("bits, factor", [(8, 1.0), (8, 0.5), (4, 0.8)])
 def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch, capsys):
     """The check compares with transformers' own forward pass of the same rounded weights."""
 
