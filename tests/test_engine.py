@@ -22,7 +22,6 @@ from helpers import (
     resume,
     run_eval,
     small_base,
-    table,
     train_run,
     uniforms,
 )
