@@ -1,5 +1,6 @@
-"""The tests are of the CPU, so that a machine with a GPU runs the same ones (a card has tests/pretend/
-too). CUDA_VISIBLE_DEVICES=0 in the environment runs them on that GPU all the same."""
+"""The tests are of the CPU, so that a machine with a GPU runs the same ones (a card has
+tests/pretend/, too). CUDA_VISIBLE_DEVICES=0 in the environment runs them on that GPU nevertheless.
+"""
 
 import itertools
 import os
