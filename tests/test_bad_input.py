@@ -121,6 +121,7 @@ train --turns 2 --feedback nope                 task 'coop': unknown --feedback 
 train --task-arg feedback_test=3                unexpected keyword argument 'feedback_test'
 train --task-arg feedback_tests                 'feedback_tests' is not NAME=VALUE
 train --task-arg feedback_tests=3               --task-arg feedback_tests goes with --feedback
+train --task mine.py:Task --task-arg word=3     'word'; it takes (data=None, num_agents=2)
 train --task-arg num_agents=3                   multiple values for keyword argument 'num_agents'
 train --task mine.py:Task --data mine.py        it takes no --data
 train --model no/such-model                     model 'no/such-model' is no folder

@@ -101,12 +101,6 @@ def test_measures_of_other_problems_or_units_are_not_subtracted(name, one, other
 # --- statistics -----------------------------------------------------------------------------------
 
 
-def test_t_has_its_published_quantiles():
-    published = {2: 12.706, 3: 4.303, 5: 2.776, 11: 2.228, 12: 2.201, 21: 2.086, 101: 1.984}
-    for count, t in published.items():
-        assert runs.t95(count) == pytest.approx(t, rel=2e-3)
-
-
 def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
     """Runs are named in another order than that of their seeds, and one has no partner.
 

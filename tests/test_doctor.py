@@ -83,11 +83,3 @@ reward hacking (text)  not     reward/coherence 0.1 0.4, reward/consistency 0.2 
 @pytest.mark.parametrize("sign, says, metrics", table(SIGNS))
 def test_signs_in_the_metrics(sign, says, metrics, tmp_path):
     assert verdicts(tmp_path, metrics)[sign].startswith(says)
-
-
-def test_the_runs_of_a_folder_are_examined_one_by_one(tmp_path):
-    for name, steps in (("a", 60), ("b", 3)):
-        write_run(tmp_path / name, steps=[{"return": 0.5}] * steps)
-    first, second = examined(tmp_path).split("\n\n")
-    assert first.startswith(f"{tmp_path}/a\nnothing to learn")
-    assert second == f"{tmp_path}/b: fewer than 20 steps cannot be judged"

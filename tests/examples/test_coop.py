@@ -58,9 +58,7 @@ def test_an_agent_sees_the_problem_its_own_history_and_its_role():
     for agent, name in enumerate(names):
         text = task.observe(agent, item, [])
         role = text.removeprefix(item["prompt"])
-        assert text == item["prompt"] + role
         assert f" {name}" in role
-        assert text.endswith("\n")
         assert "assert" not in text  # the tests are not shown
         later = task.observe(agent, item, [("mine", "# passed 0 of 5")])
         assert later == f"{text}mine\n# passed 0 of 5\n{role}"
