@@ -1,7 +1,6 @@
 """A small random model, a tokenizer without files, flags, and how near two computations come."""
 
 import contextlib
-import functools
 import http.server
 import json
 import re
@@ -202,9 +201,6 @@ def refused(capsys, *flags, program=train):
     assert len(lines) == 1, lines
     assert lines[0].startswith(f"{program.__name__}.py: error: ")
     return lines[0]
-
-
-refused_by_eval = functools.partial(refused, program=evaluation)
 
 
 def read_json(path):

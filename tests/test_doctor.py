@@ -31,10 +31,6 @@ def values_of(text):
     return values
 
 
-def examined(folder):
-    return doctor.report(runs.read_runs([str(folder)], vars(train.parse([]))))
-
-
 def verdicts(folder, metrics=HEALTHY, steps=60):
     """Return what each sign says of a run that has these metrics, and is healthy otherwise."""
     rows = [{} for _ in range(steps)]
@@ -42,8 +38,9 @@ def verdicts(folder, metrics=HEALTHY, steps=60):
         for step, row in enumerate(rows):
             if ends:
                 row[name] = ends[0] + (ends[1] - ends[0]) * min(2 * step / steps, 1)
-    lines = examined(write_run(folder / "run", steps=rows)).splitlines()
-    return {line[:24].strip(): line[24:] for line in lines}
+    run = write_run(folder / "run", steps=rows)
+    said = doctor.report(runs.read_runs([str(run)], vars(train.parse([]))))
+    return {line[:24].strip(): line[24:] for line in said.splitlines()}
 
 
 def test_a_healthy_run_shows_no_sign(tmp_path):

@@ -9,7 +9,7 @@ import statistics
 import pytest
 from helpers import args_of, assert_close, edit_args, read_json, run_eval, watch
 from test_magrpo import Echo, long_answers, make, moved, rewarding, small_team, snapshot, step
-from test_train import MOVING, adapters, run
+from test_train import MOVING, adapters, agents, run
 
 from policies.team import Team
 from tasks import longer, observations
@@ -263,17 +263,13 @@ def summary(path):
     return read_json(path / "summary.json")
 
 
-def agent(path, number=0):
-    return (path / f"agents/{number}/adapter_model.safetensors").read_bytes()
-
-
 def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatch):
     """With any other flags, and a new optimizer."""
     monkeypatch.chdir(trained.parent)
     path = run(tmp_path / "next", "--init", trained.name, MOVING, "--freeze 1 --max-steps 1")
     assert summary(path)["before"] == summary(trained)["after"]
-    assert agent(path, 1) == agent(trained, 1)  # the frozen one, by no bit
-    assert agent(path, 0) != agent(trained, 0)
+    assert agents(path)[1] == agents(trained)[1]  # the frozen one, by no bit
+    assert agents(path)[0] != agents(trained)[0]
     assert args_of(path)["init"] == [str(trained / f"agents/{i}") for i in range(2)]
     steps = {n.rpartition(".")[0]: float(v) for n, v in adapters(path).items() if "step" in n}
     assert set(steps.values()) == {1.0}  # Adam's own count, of agent 0 alone
@@ -286,5 +282,5 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path):
     edit_args(path, share=True)
     shutil.rmtree(path / "agents/1")
     apart = run(tmp_path / "apart", "--init", path, MOVING, "--freeze 0 --max-steps 1")
-    assert agent(apart) == agent(path) != agent(apart, 1)
+    assert agents(apart)[0] == agents(path)[0] != agents(apart)[1]
     run_eval("--run", path, "--limit 1 --greedy --method trained")

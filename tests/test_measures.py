@@ -75,13 +75,13 @@ def test_a_part_that_a_response_or_a_method_lacks_is_0():
         lacking["turns"][0]["parts"] = {"cooperation": 1.5}
     other = record("b", 0, 0, True)
     other["turns"][0]["parts"] = {"style": 1.0}
-    for rows in (records, records[::-1]):
-        a, b = measures.summarize({"a": rows, "b": [other]}, OWN, ["fallback"]).values()
-        names = ["reward/tests", "metric/pass", "pass@1", "reward/style", "scheme/fallback"]
-        assert [a[name] for name in names] == [0.25, 0.25, 0.25, 0, 0]
-        names = ["reward/tests", "pass@1", "coop_rate", "scheme/fallback"]
-        assert [b[name] for name in names] == [0] * 4
-        assert "return_se" not in {*a, *b}  # equal values, and a value alone, show no error
+    rows = {"a": records[::-1], "b": [other]}
+    a, b = measures.summarize(rows, OWN, ["fallback"]).values()
+    names = ["reward/tests", "metric/pass", "pass@1", "reward/style", "scheme/fallback"]
+    assert [a[name] for name in names] == [0.25, 0.25, 0.25, 0, 0]
+    names = ["reward/tests", "pass@1", "coop_rate", "scheme/fallback"]
+    assert [b[name] for name in names] == [0] * 4
+    assert "return_se" not in {*a, *b}  # equal values, and a value alone, show no error
 
 
 def test_the_length_of_a_response_is_that_of_the_turns_at_which_its_agent_spoke():

@@ -24,11 +24,8 @@ SECRETS = {
 class Bomb:
     """A pickle that does something when it is read."""
 
-    def __init__(self, path):
-        self.path = path
-
     def __reduce__(self):
-        return (Path.touch, (self.path,))
+        return (Path.touch, (Path("it-ran"),))
 
 
 def texts(run):
@@ -41,10 +38,10 @@ def texts(run):
 
 def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     """torch and peft would run it, if they were asked to, or left to."""
-    mark = tmp_path / "it-ran"
+    mark = Path("it-ran")
     run = train_run(tmp_path / "run", SMALL)
     checkpoint = run / "checkpoints/last.ckpt"
-    torch.save({"state_dict": {}, "global_step": 1, "x": Bomb(mark)}, checkpoint)
+    torch.save({"state_dict": {}, "global_step": 1, "x": Bomb()}, checkpoint)
     torch.load(checkpoint, weights_only=False)
     assert mark.exists(), "this is no bomb"
     mark.unlink()
@@ -53,7 +50,7 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     assert "UnpicklingError" in capsys.readouterr().err
     agent = run / "agents/0"
     (agent / "adapter_model.safetensors").unlink()
-    torch.save({"a": Bomb(mark)}, agent / "adapter_model.bin")  # peft would read it
+    torch.save({"a": Bomb()}, agent / "adapter_model.bin")  # peft would read it
     assert "adapter_model.safetensors" in refused(capsys, SMALL, "--init", agent)
     assert not mark.exists()
 

@@ -1,9 +1,7 @@
 """The scripts beside the examples: python -m pytest tests/examples/test_scripts.py"""
 
-import json
-
 import pytest
-from helpers import ROOT, SMALL, read_json, total, train_run
+from helpers import ROOT, SMALL, read_json, total, train_run, write_lines
 
 from examples import pictures
 from examples.crossplay import crossplay
@@ -18,7 +16,7 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
     for text in (item["solution"], ""):
         rows.append({"item": item, "responses": ["", text], "note": 7})
     file = tmp_path / "joint.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    write_lines(file, rows)
     for row, scored in zip(rows, score([str(file), "--reward", "code"]), strict=True):
         parts = code(item, row["responses"])
         assert scored == row | {"parts": parts, "reward": total(parts)}
