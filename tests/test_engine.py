@@ -22,6 +22,7 @@ from helpers import (
     resume,
     run_eval,
     small_base,
+    table,
     train_run,
     uniforms,
 )

@@ -32,11 +32,10 @@ from programs import teams
 from programs.sandbox.box import Sandbox
 from tasks import CodeTask
 from training import threads
-from training.items import check_items, repeated
+from training.items import repeated
 from training.recorder import Recorder
 from training.report import report
 from training.run_folder import code_version, read_records, run_folders
-from training.terminal import progress
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
 SMALL += "--max-steps 2"
@@ -291,31 +290,6 @@ def test_a_step_is_a_line_that_says_if_nothing_was_taught(tmp_path, capsys):
         said = capsys.readouterr().out
         line = f"step 10 of 20: return 0.250 of 1, a 0.50{text} (3.0 s, 0.5 minutes left)\n"
         assert said == line
-
-
-PROGRESS = {  # by whether it goes to a terminal
-    False: """\
-before: 2 of 7 problems, 2.5 minutes left
-before: 6 of 7 problems, 0.3 minutes left
-""",
-    True: """\
-before: 0 of 7 problems
-before: 2 of 7 problems, 2.5 minutes left
-before: 4 of 7 problems, 1.1 minutes left
-before: 6 of 7 problems, 0.3 minutes left
-
-""".replace("\n", "\033[K\r"),
-}
-
-
-@pytest.mark.parametrize("terminal", PROGRESS)
-def test_a_long_evaluation_says_how_far_it_is(terminal, capsys, monkeypatch):
-    times = iter([0, 0, 60, 90, 120])
-    monkeypatch.setattr("time.monotonic", lambda: next(times))
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    parts = [(0, 2), (2, 4), (4, 6), (6, 8)]
-    assert list(progress(parts, 7, "before")) == parts
-    assert capsys.readouterr().err == PROGRESS[terminal]
 
 
 def test_a_part_that_was_met_is_0_where_it_does_not_occur(tmp_path):

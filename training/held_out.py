@@ -3,7 +3,10 @@
 import itertools
 import math
 import statistics
+import sys
 from collections.abc import Iterator
+
+from tqdm import tqdm
 
 from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
@@ -11,7 +14,7 @@ from policies.codec import as_text
 from policies.sampling import Sampling
 from rewards import EQUAL, total
 from training.metrics import mean_parts, problem_returns
-from training.terminal import printable, progress
+from training.terminal import printable
 
 # Problems that a process plays first, so that it can tell how far it is. The next part is twice as
 # large, and so on: small parts are slower.
@@ -35,14 +38,26 @@ def play(
         sampling = sampling.greedy()
     lines = Play(max(samples, 1), joints=1, chain=True)
     number, count = processes.place()
-    bounds = [0]
-    while bounds[-1] < len(items):
-        bounds.append(2 * bounds[-1] + FIRST * count)
-    parts = list(itertools.pairwise(bounds))
+    size = FIRST * count
+    start = 0
     played = []
-    for start, end in progress(parts, len(items), f"{name}, {way}") if number == 0 else parts:
-        part = items[start:end]
-        played.append(processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines))
+    pause = 0.1 if sys.stderr.isatty() else 60  # a log gets a line a minute
+    bar = tqdm(
+        desc=f"{name}, {way}",
+        total=len(items),
+        unit="problem",
+        mininterval=pause,
+        delay=pause,
+        leave=False,
+        disable=number > 0,
+    )
+    with bar:
+        while start < len(items):
+            part = items[start : start + size]
+            played.append(processes.play(rollout, part, (seed, EVAL, 0, start), sampling, lines))
+            bar.update(len(part))
+            start += size
+            size *= 2
     return processes.joined(played)
 
 

@@ -4,10 +4,8 @@ import logging
 import os
 import signal
 import sys
-import time
 import traceback
 import warnings
-from collections.abc import Iterator
 
 from policies import Mistake
 from training.flags import Parser
@@ -42,33 +40,6 @@ def is_first(processes: int) -> bool:
     """
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
     return processes == 1 or not any(int(os.environ.get(name) or 0) for name in names)
-
-
-def progress(parts: list[tuple[int, int]], count: int, what: str) -> Iterator[tuple[int, int]]:
-    """Yield the parts of count problems. Say meanwhile how far they are, and the time that is left.
-
-    A terminal shows one line, which is rewritten. Elsewhere a line is printed once a minute.
-    """
-    pause = 60
-    end = "\n"
-    if sys.stderr.isatty():
-        pause = 0
-        end = "\033[K\r"  # erases what was longer, and goes to the start of the line
-    begun = time.monotonic()
-    said = begun
-    for part in parts:
-        start, _ = part
-        now = time.monotonic()
-        if now >= said + pause:
-            text = f"{what}: {start} of {count} problems"
-            if start:
-                left = (now - begun) * (count / start - 1)
-                text += f", {left / 60:.1f} minutes left"
-            print(text, end=end, file=sys.stderr, flush=True)
-            said = now
-        yield part
-    if pause == 0:
-        print(end=end, file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:
