@@ -38,11 +38,6 @@ def test_cross_play_exchanges_partners(tmp_path):
         assert returns.loc[name, name] == pytest.approx(after)
 
 
-def test_the_pictures_of_docs_are_those_of_the_notebook_and_the_page(tmp_path):
+def test_the_pictures_of_docs_are_those_of_the_notebook():
     for name, words in pictures.STORED.items():
         assert (ROOT / "docs" / name).read_bytes() == pictures.stored_figure(words)
-    table = pictures.coder_table()
-    assert len(table) == 10
-    assert {len(cells) for cells in table.values()} == {5}
-    pictures.draw_coder(table, tmp_path / "coder.png")
-    assert (tmp_path / "coder.png").read_bytes()[1:4] == b"PNG"
