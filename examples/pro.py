@@ -15,6 +15,7 @@ import re
 from typing import ClassVar
 
 from examples.mbpp import as_check, called_function
+from policies import Mistake
 from programs.extraction import part_names
 from programs.items import (
     check_imports,
@@ -81,7 +82,7 @@ class MBPPPro(HumanEval):
 
     def ask(self, text: str) -> dict:
         fields = "helpers, statements, entry_point, prompt and tests"
-        raise ValueError(f"ask of this task takes an item as JSON, with {fields}")
+        raise Mistake(f"ask of this task takes an item as JSON, with {fields}")
 
 
 class HumanEvalPro(MBPPPro):
@@ -91,7 +92,7 @@ class HumanEvalPro(MBPPPro):
 
     def items(self, split: str) -> list[dict]:
         if split != "test":
-            raise ValueError("task HumanEvalPro has test problems only: train on MBPPPro")
+            raise Mistake("task HumanEvalPro has test problems only: train on MBPPPro")
         return passable(self.problems, split)
 
 

@@ -127,6 +127,7 @@ train --task mine.py:Task --data mine.py        it takes no --data
 train --model no/such-model                     model 'no/such-model' is no folder
 train --model adapter                           python examples/whole.py adapter FOLDER
 train --model some.gguf                         python examples/whole.py some.gguf FOLDER
+train --task examples.pro.HumanEvalPro          has test problems only: train on MBPPPro
 train --chat-template                           the model has no chat template
 train --max-prompt-tokens 8                     --max-prompt-tokens is 8
 train --max-new-tokens 9000                     the model's context of 8192
