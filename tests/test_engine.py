@@ -293,7 +293,8 @@ def other_base():
     ],
 )
 def test_a_server_that_cannot_sample_for_the_team_is_refused(server, wrong, error, monkeypatch):
-    monkeypatch.setattr(engine, "TIMEOUT", engine.Timeout(1))
+    if error.endswith("timed out"):  # the others have all the time that a busy machine takes
+        monkeypatch.setattr(engine, "TIMEOUT", engine.Timeout(1))
     vars(server).update(wrong)
     with pytest.raises(Mistake, match=error) as refusal:
         connect(small_team(2), [server.url])
