@@ -3,7 +3,7 @@
     python train.py @recipes/directory.args
     python train.py @recipes/directory.args --task examples/directory.py:Half
     python train.py @recipes/directory.args --task examples/directory.py:Told \
-        --num-agents 1 --turns 1
+        --num-agents 1 --turns 1 --num-generations 24
 
 Agent 0 has a list of facts, "The map of Jo is in the attic." Agent 1 has a question, "Where is the
 map of Jo?". Neither sees the other's file. Agent 1 asks, agent 0 replies, and agent 1 answers. A
