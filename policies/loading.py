@@ -73,6 +73,12 @@ def load_model(name: str, bits: int):
             )
     if report["missing_keys"]:  # transformers would take random ones
         raise Mistake(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
+    stored = getattr(model.config, "quantization_config", None)
+    if stored and not getattr(stored, f"load_in_{bits}bit", False):
+        raise Mistake(
+            f"{model_name} is stored quantised, not in {bits} bits: give its own --bits, 8 or 4, "
+            "or name the model that it was made from"
+        )
     model.name_or_path = recorded_name(name)  # peft writes it into saved agents
     return model, tokenizer
 

@@ -93,7 +93,7 @@ class SharedModel(nn.Module):
         self.model.eval()  # no dropout: the sampled policy is the scored one
         for name, parameter in self.model.named_parameters():
             learns = not self.lora or ".agent" in name
-            parameter.requires_grad_(learns)
+            parameter.requires_grad_(learns and parameter.is_floating_point())
         for layer in self.model.modules():
             self.prepare(layer)
 

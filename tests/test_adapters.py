@@ -14,6 +14,7 @@ from helpers import (
     edit_json,
     flags,
     of_a_cpu,
+    refused,
     train_run,
 )
 from peft import PeftModel
@@ -71,14 +72,14 @@ def test_a_fingerprint_is_of_the_content(tmp_path):
 
 
 @of_a_cpu
-def test_a_stored_quantised_model_has_its_own_bits():
-    """Its weights cannot be trained."""
+def test_a_stored_quantised_model_has_its_own_bits(tmp_path, capsys):
+    """In others, what is trained would be rounded again."""
     packed = BitsAndBytesConfig(load_in_4bit=True)
     AutoModelForCausalLM.from_pretrained(TINY, quantization_config=packed).save_pretrained("q4")
     AutoTokenizer.from_pretrained(TINY).save_pretrained("q4")
-    assert load_base("q4", [0], TeamOptions([])).net.is_loaded_in_4bit
-    with pytest.raises(RuntimeError, match="floating point"):
-        load_base("q4", [0], TeamOptions([], lora_rank=0))
+    for argv in ("--lora-rank 0", "--bits 8"):
+        assert "is stored quantised, not in" in refused(capsys, SMALL, "--model q4", argv)
+    assert load_base("q4", [0], TeamOptions([], bits=4)).net.is_loaded_in_4bit
 
 
 def test_a_task_may_name_its_model(capsys):
