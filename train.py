@@ -310,8 +310,18 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
 
 
 def recorded_flags(directory: Path) -> dict:
-    """Return a run's flags, with the embedded models' paths in this clone."""
-    recorded = run_folder.read_args(directory)["args"]
+    """Return a run's flags, with the embedded models' paths in this clone.
+
+    Raise ValueError if this code lacks one of them.
+    """
+    record = run_folder.read_args(directory)
+    recorded = record["args"]
+    gone = sorted(recorded.keys() - vars(Args()).keys())
+    if gone:
+        raise Mistake(
+            f"{directory} was trained with flags that are gone, {', '.join(gone)}: "
+            f"the run's own commit has them ({', '.join(record['code'])})"
+        )
     return recorded | {"model": list(map(located, recorded["model"]))}
 
 
