@@ -41,7 +41,7 @@ def play(
     size = FIRST * count
     start = 0
     played = []
-    pause = 0.1 if sys.stderr.isatty() else 60  # a log gets a line a minute
+    pause = 0 if sys.stderr.isatty() else 60  # a log is told once a minute
     bar = tqdm(
         desc=f"{name}, {way}",
         total=len(items),

@@ -61,6 +61,8 @@ def test_the_words_of_a_split_occur_in_no_other():
 
 
 def test_another_wording_and_a_longer_list():
+    longest = [Directory(facts=11).items(split)[0]["facts"] for split in ("train", "dev", "test")]
+    assert [len(set(facts)) for facts in longest] == [11, 11, 11]
     item = Directory(facts=7, wording="other").items("test")[0]
     assert len(item["facts"]) == 7
     assert not any(" is in the " in fact for fact in item["facts"])
