@@ -202,6 +202,8 @@ def evaluate(args: Namespace) -> Iterator[tuple]:
     for name in chosen:
         if name not in known:
             raise Mistake(f"--method {name}: what applies here is {', '.join(known)}")
+    if args.single_model and "single" not in chosen:
+        raise Mistake("--single-model is of the method single, which does not play here")
     settings |= {
         "split": args.split,
         "num_samples": args.num_samples,  # 0: greedy alone

@@ -152,6 +152,7 @@ train --task tldr --num-agents 3                is for 2 agents, not 3
 eval --run nowhere                              there is no run (no nowhere/args.json)
 eval --run run --method trainde                 trainde: what applies here is trained, naive
 eval --run run --single-model no/such-model     model 'no/such-model' is no folder
+eval --method naive --single-model tiny         --single-model is of the method single
 eval --method trained                           what applies here is naive
 eval --json no/x                                --json: no/x: no file can be written there
 eval compare run --metric metric/pas            metric/pas: no run has it
