@@ -404,7 +404,8 @@ class Rollout:
             if any(node.parts) and not all(node.parts):
                 raise Mistake(
                     f"at turn {len(node.history)} of item {node.item!r:.300} one joint response is "
-                    "scored and another one is not: a response that earns nothing gets a 0"
+                    "scored and another one is not: one that earns nothing gets a 0, and a `play` "
+                    "that ends for some answers scores the others, too, before it asks again"
                 )
             rewards = [agent_rewards(parts, self.team.size) for parts in node.parts]  # (J, n)
             node.rewards = torch.tensor(rewards, dtype=torch.float64).T.contiguous()
@@ -735,7 +736,8 @@ class MAGRPO(L.LightningModule):
         return itertools.repeat(0)
 
     def state_dict(self, *args, **kwargs):
-        """Return what is trained, and not the frozen bases."""
-        trained = {name for name, p in self.named_parameters() if p.requires_grad}
+        """Return what is trained, and what this module holds beside the team: no frozen base."""
+        kept = {name for name, p in self.named_parameters() if p.requires_grad}
         state = super().state_dict(*args, **kwargs)
-        return {name: value for name, value in state.items() if name in trained}
+        kept |= {name for name in state if not name.startswith("team.")}
+        return {name: value for name, value in state.items() if name in kept}

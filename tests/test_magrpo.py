@@ -282,6 +282,15 @@ def test_what_trains_is_known_by_its_name(monkeypatch):
     assert [metrics[name] for name in names] == pytest.approx([5, 7, 0.2, 0.1, 0.5])
 
 
+def test_what_a_module_holds_beside_the_team_is_saved():
+    """A baseline of one's own is no parameter. A run that resumes without it is another run."""
+    module = make(long_answers)
+    module.register_buffer("baselines", torch.ones(2))
+    kept = module.state_dict()
+    assert kept.pop("baselines").tolist() == [1.0, 1.0]
+    assert kept.keys() == {name for name, p in module.named_parameters() if p.requires_grad}
+
+
 def test_metrics_do_not_depend_on_padding():
     """Lengths, entropy and KL are over real tokens: recomputed here from the responses."""
     module = step(make(long_answers))
