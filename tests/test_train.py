@@ -6,6 +6,7 @@ Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -120,6 +121,21 @@ def test_where_git_refuses_the_folder_all_files_are_the_code(tmp_path, monkeypat
     assert versions[0].startswith("no-commit+")
 
 
+def test_new_files_are_code_that_was_not_committed(tmp_path, monkeypatch):
+    """They may be plug-ins, or what these import. Ignored files and tests are no code."""
+    monkeypatch.setattr("training.run_folder.ROOT", tmp_path)
+    commit = "git init -q; git add .; git -c user.name=A -c user.email=B commit -qm C"
+    versions = []
+    for name in ("mine.py", "tests/new.py", "near.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1")
+        if not versions:
+            subprocess.run(commit, shell=True, check=True, cwd=tmp_path)
+        versions.append(code_version({"task": "mine.py:Task", "reward": None}))
+    assert re.fullmatch("[0-9a-f]{12}", versions[0])
+    assert versions[0] == versions[1] != versions[2]
+
+
 def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, capsys):
     """The last commit of code with a hash of what differs, and a digest of each split. The chat
     template sees the date, also in a format that is not literal."""
@@ -137,6 +153,9 @@ def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, caps
     assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
     file.write_text(PLUG_IN.replace("COUNT", "-999999"), "utf-8")
     other = code_version(record["args"])
+    Path("near.py").write_text("X = 1")  # a plug-in may import its neighbours
+    assert code_version(record["args"]) != other
+    Path("near.py").unlink()
     edit_json(path / "args.json", date="1999-12-31T00:00:00")
     capsys.readouterr()
     calls = watch(monkeypatch, Codec, "encode")
@@ -282,13 +301,14 @@ def test_dry_run_writes_nothing_and_tells_what_has_nothing_to_teach(
 def test_a_step_is_a_line_that_says_if_nothing_was_taught(tmp_path, capsys):
     recorder = Recorder(tmp_path, {}, {"args": {"max_steps": 20}})
     metrics = {"return": 0.25, "reward/a": 0.5, "metric/b": 0.5, "seconds/step": 3.0}
+    metrics["agent/0/reward"] = -1.0  # where the team's sum is 0, it alone tells anything
     for share, text in (
         (0.1, ""),
         (0, ", nothing to learn from: no response had an advantage (docs/metrics.md)"),
     ):
         recorder.tell(10, metrics | {"groups_with_gradient": share})
         said = capsys.readouterr().out
-        line = f"step 10 of 20: return 0.250 of 1, a 0.50{text} (3.0 s, 0.5 minutes left)\n"
+        line = f"step 10 of 20: return 0.250 of 1, a 0.50, agent/0/reward -1.00{text} (3.0 s, 0.5 minutes left)\n"
         assert said == line
 
 

@@ -213,7 +213,7 @@ class Recorder(L.Callback):
         It says so if no response had an advantage. The time left is that of the latest step.
         """
         said = f"return {metrics['return']:.3f} of 1"
-        parts = [name for name in metrics if name.startswith("reward/")]
+        parts = [name for name in metrics if name.startswith(("reward/", "agent/"))]
         for name in parts[:4]:
             said += f", {name.removeprefix('reward/')} {metrics[name]:.2f}"
         if not metrics["groups_with_gradient"]:
