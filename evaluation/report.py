@@ -12,8 +12,11 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
     measures: the task's.
     """
     rates = [name for name in measures if not name.endswith("@k")]
+    first, *_ = methods.values()
+    paid = [name for name in first if re.fullmatch("agent/[0-9]+/reward", name)]
     columns = [
         "return",
+        *paid,
         "difference",
         "greedy/return",
         "pass@1",
@@ -23,7 +26,6 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
         "latency_s",
     ]
     text = align(methods, columns)
-    first, *_ = methods.values()
     schemes = [name for name in first if re.fullmatch("scheme/.*(?<!_se)", name)]
     if schemes:
         text += f"\n\n{align(methods, schemes)}"

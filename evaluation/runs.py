@@ -30,7 +30,7 @@ T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 CAPTION = """\
 Means over seeds, and differences to the first group over pairs of runs with one seed, \
 with standard errors and .95 intervals of Student's t. \
--: an error needs 2 seeds, whose values differ"""
+-: an error needs 2 seeds, whose values differ, and a difference the same problems and reward"""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe, Ito
 STYLES = ("-", "--", "-.", ":")  # they tell curves apart without colours, too
 WIDTH = 120  # of a terminal, in columns
@@ -178,7 +178,9 @@ def compare(rows: DataFrame, by, metrics, csv, latex, out) -> str:
     if latex:
         text = table.to_latex(float_format="%.3f", na_rep="-", escape=True, caption=CAPTION)
         latex.write_text(f"% \\usepackage{{booktabs}}\n{text}", "utf-8")
-    text = table.to_string(float_format="%.3f", na_rep="-")
+    text = "no --metric is held out"
+    if held_out:
+        text = table.to_string(float_format="%.3f", na_rep="-")
     groups = differing(rows).reset_index("group").drop_duplicates()
     traits = groups.T.to_csv(header=False, sep="|")  # a line for each, not aligned: some are long
     return f"{CAPTION}\n\n{text}\n\n{traits}"

@@ -37,7 +37,7 @@ page:      python eval.py page {run}
 doctor:    python eval.py doctor {run}  (20 steps or more)
 compare:   python eval.py compare {run} ANOTHER_RUN
 continue:  python train.py --resume {run} --max-steps {steps}
-           (the schedule of the learning rate is then twice as long)"""
+           (the schedules of the learning rate and of optimism are then twice as long)"""
 
 
 def describe(module) -> str:
