@@ -153,7 +153,7 @@ def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, caps
     assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
     file.write_text(PLUG_IN.replace("COUNT", "-999999"), "utf-8")
     other = code_version(record["args"])
-    Path("near.py").write_text("X = 1")  # a plug-in may import its neighbours
+    Path("near.py").write_text("X = 1", "utf-8")  # a plug-in may import its neighbours
     assert code_version(record["args"]) != other
     Path("near.py").unlink()
     edit_json(path / "args.json", date="1999-12-31T00:00:00")
@@ -308,8 +308,8 @@ def test_a_step_is_a_line_that_says_if_nothing_was_taught(tmp_path, capsys):
     ):
         recorder.tell(10, metrics | {"groups_with_gradient": share})
         said = capsys.readouterr().out
-        line = f"step 10 of 20: return 0.250 of 1, a 0.50, agent/0/reward -1.00{text} (3.0 s, 0.5 minutes left)\n"
-        assert said == line
+        said_of_parts = f"return 0.250 of 1, a 0.50, agent/0/reward -1.00{text}"
+        assert said == f"step 10 of 20: {said_of_parts} (3.0 s, 0.5 minutes left)\n"
 
 
 def test_a_part_that_was_met_is_0_where_it_does_not_occur(tmp_path):
