@@ -256,7 +256,8 @@ def run(name: str, rate: str, seed: int) -> dict:
 
 
 def call(*command) -> None:
-    subprocess.run([sys.executable, *map(str, command)], check=True)
+    """Run a program, whose own report would stand between the rows of the table."""
+    subprocess.run([sys.executable, *map(str, command)], check=True, stdout=subprocess.DEVNULL)
 
 
 def line(name: str, rate: str, seed: int) -> str:
