@@ -1,12 +1,16 @@
 """Compare how much this project's trainer learns with comlrl's and TRL's, on `coop`.
 
-    bench/.venv/bin/python -m bench.learning [--only NAME ...] [--report]
+    bench/.venv/bin/python -m bench.learning [--only NAME ...]
+    bench/.venv/bin/python -m bench.learning --gradient
 
 All train adapters of rank 16 on every linear layer of the embedded model. Problems, their order,
 reward and the number of samples are the same. A run has 60 steps of 12 problems, 8 responses of
 each agent, 96 tokens (192 of one agent), and temperature 1. Each contender tries three rates on one
 seed. The best on dev problems trains with other seeds, and this project's held-out evaluation
 judges. A run has a folder in runs/learning/. The same command goes on with what is missing.
+
+With --gradient the two gradients of one rollout are compared: this project's, and comlrl's with
+its last token trained and padding left out.
 
 A contender's name says what it is.
 
@@ -27,15 +31,18 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 from bench import common  # first: it says how many threads there are
 
 # isort: split
 import numpy as np
 import torch
+import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import train
 from magrpo import epoch_order
 from policies.model_names import EMBEDDED
 from rewards import code, total
@@ -220,12 +227,54 @@ def train_peer(name: str, rate: str, seed: int, folder: Path) -> None:
     """Train a peer. Write its agents and its mean reward by step, as shares of the maximum."""
     random.seed(seed)  # comlrl shuffles with it
     problems = Problems(name, seed)
-    train = trl if name == "trl-single" else comlrl
-    for number, agent in enumerate(train(float(rate), seed, problems, name.split("-"))):
+    trainer = trl if name == "trl-single" else comlrl
+    for number, agent in enumerate(trainer(float(rate), seed, problems, name.split("-"))):
         agent.save_pretrained(folder / f"agents/{number}")
     by_step = np.reshape(problems.earned, (STEPS, -1)).mean(1) / code.maximum
     rows = [{"return": value} for value in by_step.tolist()]
     (folder / "metrics.jsonl").write_text(json_lines(rows), "utf-8")
+
+
+def compare_gradients() -> None:
+    """Print the cosine of both trainers' gradients of one rollout, and the ratio of their norms."""
+    from comlrl.trainers.reinforce import MAGRPOTrainer
+
+    args = train.parse(["--joint", "aligned", "--optimism", "0", "--eval-limit", "none"])
+    module, _ = train.build(args, train.prepare(args))
+    trained = dict(module.team.named_parameters())
+    for name, weight in trained.items():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, 0, 0.02)  # where it is 0, lora_A has no gradient
+    module.manual_backward = torch.Tensor.backward
+    module.optimizers = lambda: module  # to set its gradients to 0
+    [nodes] = module.turns = module.play(BATCH)
+    module.set_advantages()
+    module.compute_gradients(module.rows())
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(advantage_normalization=False),
+        _apply_reference_kl_to_returns=lambda returns, completions: returns,
+        _compute_advantages=lambda returns: returns - returns.mean(),
+    )
+    for agent in range(2):
+        peer = load(0)
+        pairs = []  # of each weight, both copies
+        for name, weight in peer.named_parameters():
+            if weight.requires_grad:
+                own = trained["bases.0.model." + name.replace("default", f"agent{agent}")]
+                weight.data.copy_(own)
+                pairs.append((own, weight))
+        for node in nodes:
+            rows = [F.pad(torch.tensor(row.tokens), (0, 1)) for row in node.responses[agent]]
+            prompt = torch.tensor([node.prompts[agent]])
+            data = {"prompt_input_ids": prompt, "completion_input_ids": [rows]}
+            returns = node.returns[agent].tolist()
+            loss = MAGRPOTrainer._compute_loss_with_gradients(trainer, peer, data, returns)
+            (loss / BATCH).backward()
+        ours = torch.cat([own.grad.flatten() for own, _ in pairs]).double()
+        theirs = torch.cat([weight.grad.flatten() for _, weight in pairs]).double()
+        distance = 1 - F.cosine_similarity(ours, theirs, 0)
+        ratio = ours.norm() / theirs.norm()
+        print(f"agent {agent}: 1 - cosine {distance:.1e}, ratio of norms {ratio:.7f}")
 
 
 def run(name: str, rate: str, seed: int) -> dict:
@@ -274,7 +323,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=CONTENDERS.split())
     parser.add_argument("--train", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--gradient", action="store_true")
     flags = parser.parse_args()
+    if flags.gradient:
+        compare_gradients()
+        return
     if flags.train:
         name, rate, seed, folder = flags.train
         train_peer(name, rate, int(seed), Path(folder))
