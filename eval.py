@@ -57,10 +57,7 @@ REPLACE = (
     *("temperature", "top_p", "max_new_tokens", "model"),
 )
 # The flags in which runs of one table agree, so that their returns have one meaning.
-ALIKE = (
-    *("task", "task_arg", "data", "reward", "turns", "feedback", "gamma"),
-    *("temperature", "top_p", "top_k"),
-)
+ALIKE = ("task", "data", "reward", "turns", "feedback", "gamma", "temperature", "top_p", "top_k")
 
 
 def new_file(name: str) -> Path:

@@ -736,7 +736,7 @@ class MAGRPO(L.LightningModule):
         return itertools.repeat(0)
 
     def state_dict(self, *args, **kwargs):
-        """Return what is trained, and what this module holds beside the team: no frozen base."""
+        """Return what is trained, and all that this module holds beside the team."""
         kept = {name for name, p in self.named_parameters() if p.requires_grad}
         state = super().state_dict(*args, **kwargs)
         kept |= {name for name in state if not name.startswith("team.")}

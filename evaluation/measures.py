@@ -51,6 +51,11 @@ def summarize(
     ends = [record["turns"][-1]["parts"] for record in records]
     rows = []
     for record, parts in zip(records, logged_parts(ends), strict=True):
+        agents = len(record["turns"][-1]["responses"])
+        own = {f"agent/{agent}/reward" for agent in range(agents)}
+        for name in parts.keys() - own:
+            if name.startswith("agent/"):
+                del parts[name]  # of a larger team
         rows.append(flat(record) | parts)
     frame = DataFrame(rows)
     frame = get_dummies(frame, columns=["scheme"], prefix_sep="/", dtype=float)

@@ -1,5 +1,6 @@
 """Show an evaluation: the table, and the joint responses to a problem."""
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -12,8 +13,8 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
     measures: the task's.
     """
     rates = [name for name in measures if not name.endswith("@k")]
-    first, *_ = methods.values()
-    paid = [name for name in first if re.fullmatch("agent/[0-9]+/reward", name)]
+    names = dict.fromkeys(itertools.chain(*methods.values()))
+    paid = [name for name in names if re.fullmatch("agent/[0-9]+/reward", name)]
     columns = [
         "return",
         *paid,
@@ -26,7 +27,7 @@ def render(methods: dict[str, dict], measures: dict[str, str]) -> str:
         "latency_s",
     ]
     text = align(methods, columns)
-    schemes = [name for name in first if re.fullmatch("scheme/.*(?<!_se)", name)]
+    schemes = [name for name in names if re.fullmatch("scheme/.*(?<!_se)", name)]
     if schemes:
         text += f"\n\n{align(methods, schemes)}"
     return text

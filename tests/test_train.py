@@ -122,17 +122,18 @@ def test_where_git_refuses_the_folder_all_files_are_the_code(tmp_path, monkeypat
 
 
 def test_new_files_are_code_that_was_not_committed(tmp_path, monkeypatch):
-    """They may be plug-ins, or what these import. Ignored files and tests are no code."""
+    """They may be what a plug-in imports. Tests are no code, nor is an editor's dangling link."""
     monkeypatch.setattr("training.run_folder.ROOT", tmp_path)
     commit = "git init -q; git add .; git -c user.name=A -c user.email=B commit -qm C"
     versions = []
-    for name in ("mine.py", "tests/new.py", "near.py"):
+    (tmp_path / ".#near.py").symlink_to("nobody")
+    for name in ("mine.py", "tests/new.py", "lib/near.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("1")
         if not versions:
             subprocess.run(commit, shell=True, check=True, cwd=tmp_path)
         versions.append(code_version({"task": "mine.py:Task", "reward": None}))
-    assert re.fullmatch("[0-9a-f]{12}", versions[0])
+    assert re.fullmatch("[0-9a-f]{12}[+][0-9a-f]{12}", versions[0])  # the plug-in's folder
     assert versions[0] == versions[1] != versions[2]
 
 

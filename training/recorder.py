@@ -213,8 +213,9 @@ class Recorder(L.Callback):
         It says so if no response had an advantage. The time left is that of the latest step.
         """
         said = f"return {metrics['return']:.3f} of 1"
-        parts = [name for name in metrics if name.startswith(("reward/", "agent/"))]
-        for name in parts[:4]:
+        parts = [name for name in metrics if name.startswith("reward/")]
+        own = [name for name in metrics if name.startswith("agent/")]
+        for name in parts[:4] + own:
             said += f", {name.removeprefix('reward/')} {metrics[name]:.2f}"
         if not metrics["groups_with_gradient"]:
             said += ", nothing to learn from: no response had an advantage (docs/metrics.md)"

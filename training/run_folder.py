@@ -27,9 +27,9 @@ CHECKPOINT = "checkpoints/last.ckpt"
 CODE = "-- '*.py' ':!tests'"  # without pages and tests
 # GIT_DIR may name another repository, as in a hook of git.
 CODE_VERSION = f"""unset GIT_DIR
-git log -1 --format=%h --abbrev=12 {CODE}
+echo $(git log -1 --format=%h --abbrev=12 {CODE})
 git diff HEAD {CODE}
-git ls-files -oz --exclude-standard {CODE} | xargs -0 cat /dev/null"""
+git ls-files -oz --exclude-standard {CODE} | xargs -0 cat -- /dev/null"""
 # Flags of train.py that change neither the algorithm nor the task. The size of a batch says what
 # several processes do.
 ASIDE = {
@@ -221,20 +221,20 @@ def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
 def code_version(flags: dict) -> str:
     """Return the last commit of this code, without pages and tests, and a hash of what differs.
 
-    Uncommitted changes and new files differ, and so do the folders of plug-ins that the flags name
-    elsewhere. If git is missing or refuses the folder, the hash is of all files, without a commit.
+    Uncommitted changes and new files differ, and so do the folders of plug-ins that the flags name.
+    If git is missing or refuses the folder, the hash is of all files, without a commit.
     """
     answer = subprocess.run(CODE_VERSION, shell=True, cwd=ROOT, capture_output=True)
     commit, _, changes = answer.stdout.partition(b"\n")
     files = []
     for name in ("task", "reward"):
         plug_in = ROOT / (flags[name] or "").partition(":")[0]
-        if plug_in.suffix == ".py" and not plug_in.is_relative_to(ROOT):
+        if plug_in.suffix == ".py":
             files += sorted(plug_in.parent.glob("*.py"))  # it may import its neighbours
     if not commit:
         for pattern in ("*.py", "*/*.py", "*/*/*.py"):
             files += sorted(ROOT.glob(pattern))
-    for file in files:
+    for file in filter(Path.is_file, files):
         changes += file.read_bytes()
     name = commit.decode() or "no-commit"
     return f"{name}+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else name
