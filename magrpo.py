@@ -737,7 +737,7 @@ class MAGRPO(L.LightningModule):
 
     def state_dict(self, *args, **kwargs):
         """Return what is trained, and all that this module holds beside the team."""
-        kept = {name for name, p in self.named_parameters() if p.requires_grad}
+        trained = {name for name, p in self.named_parameters() if p.requires_grad}
         state = super().state_dict(*args, **kwargs)
-        kept |= {name for name in state if not name.startswith("team.")}
-        return {name: value for name, value in state.items() if name in kept}
+        kept = [name for name in state if name in trained or not name.startswith("team.")]
+        return {name: state[name] for name in kept}

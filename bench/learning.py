@@ -305,7 +305,7 @@ def run(name: str, rate: str, seed: int) -> dict:
 
 
 def call(*command) -> None:
-    """Run a program, whose own report would stand between the rows of the table."""
+    """Run a program without its report, which would stand between the rows of the table."""
     subprocess.run([sys.executable, *map(str, command)], check=True, stdout=subprocess.DEVNULL)
 
 

@@ -9,7 +9,7 @@ import statistics
 
 import pytest
 
-from evaluation import measures
+from evaluation import measures, report
 
 
 @pytest.mark.parametrize("values", [[0, 0, 1], [0.2, 0.8, 0.8, 0.0, 1.0], [0.5]])
@@ -82,6 +82,19 @@ def test_a_part_that_a_response_or_a_method_lacks_is_0():
     names = ["reward/tests", "pass@1", "coop_rate", "scheme/fallback"]
     assert [b[name] for name in names] == [0] * 4
     assert "return_se" not in {*a, *b}  # equal values, and a value alone, show no error
+
+
+def test_what_single_agents_are_paid_is_shown_and_nothing_of_agents_who_are_not_there():
+    """A method of one agent comes first: the others' columns are shown, too."""
+    alone, team = record("single", 0, 0, True), record("trained", 0, 0, True)
+    alone["turns"][0] |= {"parts": {"agent/0": 1.0}, "responses": ["x"]}
+    team["turns"][0] |= {"parts": {"agent/0": -2.0, "agent/1": 2.0}, "responses": ["x", "y"]}
+    table = measures.summarize({"single": [alone], "trained": [team]}, OWN)
+    assert "agent/1/reward" not in table["single"]
+    lines = report.render(table, OWN).splitlines()
+    cells = [line.split() for line in lines[:3]]
+    assert cells[0][2:4] == ["agent/0/reward", "agent/1/reward"]
+    assert [row[2:4] for row in cells[1:]] == [["1.000", "-"], ["-2.000", "2.000"]]
 
 
 def test_the_length_of_a_response_is_that_of_the_turns_at_which_its_agent_spoke():

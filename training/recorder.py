@@ -210,7 +210,8 @@ class Recorder(L.Callback):
     def tell(self, done: int, metrics: dict) -> None:
         """Print a step as a line, with the first parts of the reward in the reward's own unit.
 
-        It says so if no response had an advantage. The time left is that of the latest step.
+        What single agents are paid follows. It says so if no response had an advantage. The time
+        left is that of the latest step.
         """
         said = f"return {metrics['return']:.3f} of 1"
         parts = [name for name in metrics if name.startswith("reward/")]
