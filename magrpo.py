@@ -114,23 +114,25 @@ def arrangement(agents: int, samples: int, count: float) -> Tensor:
 
 
 def sample_returns(
-    rewards: Tensor, joints: Tensor, future: Tensor, gamma: float, optimism: float = 0.0
+    rewards: Tensor, joints: Tensor, future: Tensor, optimism: float = 0.0
 ) -> Tensor:
     """Return R of every sample of every agent at one node (step 4): (n, G).
 
-    `rewards` (n, J) has each agent's reward for each joint response of `joints` (J, n). `future`
-    (n, G) is the mean return of the node that joint response g opened, 0 on the last turn.
+    `rewards` (n, J) has each agent's reward for each joint response of `joints` (J, n), 0 for one
+    that is not scored. `future` (n, G) is gamma times the mean return of the node that joint
+    response g opened, 0 for one that ended the episode.
 
     A sample's reward is the *mean* over its joint responses, so that the gradient's scale does not
     depend on G. Its future is that of its aligned joint response, because only this one is played
-    on. The partners' samples are independent, so this is unbiased.
+    on. The partners' samples are independent, so both are unbiased, and so is their sum, even if
+    some joint responses end the episode and others do not.
 
     `optimism` moves the reward from the mean (0) to the maximum (1): what the sample earns if the
     partners learn to fit it. The maximum over their samples is biased upwards. It is of rewards
     alone, so it is a return only on the last turn, where no future follows (`back_up`).
     """
     assert rewards.shape == joints.T.shape
-    returns = gamma * future
+    returns = future.clone()
     for agent, own_rewards in enumerate(rewards):
         for sample in range(future.shape[1]):
             earned = own_rewards[joints[:, agent] == sample]  # in its joint responses
@@ -234,6 +236,7 @@ class Node:
     asked: dict[int, Prompt]  # the agents who answer, with their prompts
     prompts: list[tuple[int, ...]]  # per agent: its prompt's token ids, () if it is not asked
     samples: int  # S
+    discounted: bool = False  # whether gamma counts its values: the turn before it was scored
     # steps 1 and 2
     responses: list[list[Response]] = field(default_factory=list)  # [agent][sample]
     # step 3 and the next turn
@@ -244,7 +247,7 @@ class Node:
     # per aligned joint response, None: its episode is over. [] on the last turn
     children: list["Node | None"] = field(default_factory=list)
     # steps 4 and 5
-    values: Tensor | None = None  # (n,): mean reward + gamma x mean of the children's values
+    values: Tensor | None = None  # (n,): mean reward + mean of the children's discounted values
     returns: Tensor | None = None  # (n, S): R of every sample (sample_returns)
     advantages: Tensor | None = None  # (n, S)
 
@@ -345,7 +348,8 @@ class Rollout:
         prompts: list[tuple[int, ...]] = [()] * self.team.size
         for agent, prompt in step.asked.items():
             prompts[agent] = self.encode(agent, item, prompt)
-        return Node(problem, item, key, step.history, step.asked, prompts, samples)
+        discounted = bool(step.parts)
+        return Node(problem, item, key, step.history, step.asked, prompts, samples, discounted)
 
     def encode(self, agent: int, item: dict, prompt: Prompt) -> tuple[int, ...]:
         """Return a prompt's token ids, those of the answer's beginning included.
@@ -380,33 +384,23 @@ class Rollout:
     def score_joints(self, nodes: list[Node], joints: float, goes_on: bool) -> None:
         """Score joint responses of every node, so that each response is in as many of them.
 
-        The aligned ones are played first, and on to the next turn if the episode `goes_on`. Where
-        none of them is scored, the turn is not scored, and the others are not played.
-
-        ValueError: some of a node's joint responses are scored and some are not.
+        The aligned ones are played on to the next turn if the episode `goes_on`. What the task's
+        `play` does not score earns 0.
         """
         for node in nodes:
             node.steps = dict.fromkeys(map(node.aligned, range(node.samples)))
         self.reward.play_on(self.task, nodes, goes_on)
         for node in nodes:
-            is_scored = any(step.scored for step in node.steps.values())
             speakers = sorted(node.asked)
             # A silent agent's responses are equal, so any column of the arrangement will do.
             columns = [speakers.index(i) if i in speakers else 0 for i in range(self.team.size)]
-            count = joints if is_scored else 1
-            node.joints = arrangement(len(speakers), node.samples, count)[:, columns]
+            node.joints = arrangement(len(speakers), node.samples, joints)[:, columns]
             for joint in node.joints.tolist():
                 node.steps.setdefault(node.texts(joint))
         self.reward.play_on(self.task, nodes, goes_on=False)
         self.reward.pay(nodes)
         for node in nodes:
             node.parts = [node.steps[node.texts(joint)].parts for joint in node.joints.tolist()]
-            if any(node.parts) and not all(node.parts):
-                raise Mistake(
-                    f"at turn {len(node.history)} of item {node.item!r:.300} one joint response is "
-                    "scored and another one is not: one that earns nothing gets a 0, and a `play` "
-                    "that ends for some answers scores the others, too, before it asks again"
-                )
             rewards = [agent_rewards(parts, self.team.size) for parts in node.parts]  # (J, n)
             node.rewards = torch.tensor(rewards, dtype=torch.float64).T.contiguous()
 
@@ -444,8 +438,8 @@ class Rollout:
 def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
     """Compute values and returns from the last turn to the first (step 4).
 
-    A turn that is not scored is not discounted. Only the samples' returns on the last turn are
-    optimistic. The values are means, so the logged `return` is, too.
+    What follows a turn that is not scored is not discounted. Only the samples' returns on the last
+    turn are optimistic. The values are means, so the logged `return` is, too.
     """
     for nodes in reversed(turns):
         for node in nodes:
@@ -454,14 +448,13 @@ def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
             future = torch.zeros(agents, node.samples, dtype=torch.float64)
             for sample, child in enumerate(node.children):
                 if child:
-                    future[:, sample] = child.values
-            discount = gamma if any(node.parts) else 1.0
-            node.values = node.rewards.mean(1) + discount * future.mean(1)  # (n,)
+                    future[:, sample] = child.values * (gamma if child.discounted else 1.0)
+            node.values = node.rewards.mean(1) + future.mean(1)  # (n,)
             # Before the last turn only the aligned joint responses are played on. The maximum over
             # the others would count what a response earns now, and not what it leaves for later.
             # Episodes that are over are no exception: the draw decides which are, so it would bias.
             weight = 0.0 if node.children else optimism
-            node.returns = sample_returns(node.rewards, node.joints, future, discount, weight)
+            node.returns = sample_returns(node.rewards, node.joints, future, weight)
 
 
 def generator(*key: int) -> np.random.Generator:
@@ -487,7 +480,8 @@ def step_problems(step: int, count: int, size: int, seed: int) -> list[int]:
 # --------------------------------------------------------------------------------------------------
 # 3. The LightningModule (steps 5 to 7).
 #    Change this for an ablation: an agent's rewards (set_advantages), a response's weight (rows),
-#    the loss (add_gradients) and the step (update).
+#    which responses are run again (compute_gradients), the loss (add_gradients), the step (update).
+#    A loss of your own that needs responses without advantage, as a KL term does, changes both.
 #    Keep three things, whose faults are silent. Every agent's rows reach only its own parameters.
 #    Each agent is clipped on its own. A group is centred before it is split.
 # --------------------------------------------------------------------------------------------------
@@ -554,6 +548,7 @@ class MAGRPO(L.LightningModule):
 
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
+        self.scalars.clear()  # each step logs its own, so that a resumed run logs the same
         self.optimizers().zero_grad()  # the rollout may need the memory
         count = self.algorithm.batch_size * processes.place()[1]
         self.turns = self.play(count)  # steps 1 to 4

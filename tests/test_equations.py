@@ -221,12 +221,12 @@ def test_a_return_lies_between_the_mean_and_the_best_of_its_own_joint_responses(
     joints = joints[torch.randperm(len(joints), generator=random)]
     rewards = torch.randn(agents, len(joints), dtype=F64, generator=random)
     future = torch.randn(agents, 3, dtype=F64, generator=random)
-    returns = sample_returns(rewards, joints, future, 0.5, optimism)
+    returns = sample_returns(rewards, joints, future, optimism)
     for agent, sample in itertools.product(range(agents), range(3)):
         scored = zip(joints.tolist(), rewards[agent].tolist(), strict=True)
         earned = [reward for joint, reward in scored if joint[agent] == sample]
         mean = sum(earned) / len(earned)
-        want = (1 - optimism) * mean + optimism * max(earned) + 0.5 * float(future[agent, sample])
+        want = (1 - optimism) * mean + optimism * max(earned) + float(future[agent, sample])
         assert float(returns[agent, sample]) == pytest.approx(want)
 
 
@@ -292,17 +292,36 @@ class Game(Task):
     reward.maximum = 9.0
 
 
-def true_two_turn_gradient(logits, gamma, ends):
+class Once(Game):
+    """An episode ends where both agents' actions are 1, and else at turn 1. Only its end is scored,
+    so at turn 0 some joint responses are and some are not."""
+
+    per_episode = True
+
+    def play(self, item):
+        texts = yield {0: "0:", 1: "1:"}
+        if not self.is_over(texts):
+            texts = yield {agent: f"{agent}:{text}" for agent, text in enumerate(texts)}
+        return texts
+
+    def is_over(self, texts):
+        return texts == ["21", "21"]
+
+
+def true_two_turn_gradient(logits, gamma, game):
     """By agent 0's logit at turn 0, agent 1's, and agent 0's at turn 1 after either action. Agent 1
     does not follow what agent 0 earns alone."""
     chances = torch.stack([1 - logits.sigmoid(), logits.sigmoid()], 1)  # (4, 2)
-    now = chances[0] @ doubles(*Game.first_reward) @ chances[1]
-    now = now + chances[0] @ doubles(*Game.first_own) @ chances[1].detach()
-    going_on = chances[0] * doubles(1, 0 if ends else 1)
-    later = going_on @ chances[2:] @ doubles(*Game.second_reward)
-    (true,) = torch.autograd.grad(now + gamma * later, logits)
-    if gamma:  # each turn's own return counts undiscounted from that turn on (Eq. 2)
-        true = torch.cat([true[:2], true[2:] / gamma])
+    over = doubles(*([game.is_over([f"2{a}", f"2{b}"]) for b in (0, 1)] for a in (0, 1)))
+    scored = over if game.per_episode else torch.ones(2, 2)
+    now = chances[0] @ (scored * doubles(*Game.first_reward)) @ chances[1]
+    now = now + chances[0] @ (scored * doubles(*Game.first_own)) @ chances[1].detach()
+    going_on = chances[0] * ((1 - over) @ chances[1])
+    later = going_on @ (chances[2:] @ doubles(*Game.second_reward))
+    discount = 1.0 if game.per_episode else gamma
+    (true,) = torch.autograd.grad(now + discount * later, logits)
+    if discount:  # each turn's own return counts undiscounted from that turn on (Eq. 2)
+        true = torch.cat([true[:2], true[2:] / discount])
     return true
 
 
@@ -314,11 +333,11 @@ def module_of(game, joint, branching="tree", advantage="mean", **changes):
     return train.module_of(game, game, Scorer(game.reward), [{}], args)
 
 
-def two_turn_gradient(branching, joint, mode, gamma=1.0, silent=False, ends=False):
+def two_turn_gradient(branching, joint, mode, gamma=1.0, silent=False, ends=False, kind=Game):
     """Return the expected estimate and the true gradient."""
     logits = doubles(0.4, -0.3, 0.7, -0.6).requires_grad_()
     logps = torch.stack([-logits, logits], 1).sigmoid().log()  # (4, 2)
-    game = Game(silent, ends)
+    game = kind(silent, ends)
     module = module_of(game, joint, branching, mode, gamma=gamma)
     objectives = 0.0
     for script in itertools.product((0, 1), repeat=8 if branching == "tree" else 6):
@@ -339,7 +358,7 @@ def two_turn_gradient(branching, joint, mode, gamma=1.0, silent=False, ends=Fals
         unused = 2 ** len([*game.script])  # scripts that differ in what was not sampled
         objectives = objectives + log_probability.exp().detach() * objective / unused
     (estimate,) = torch.autograd.grad(objectives, logits)
-    return estimate, true_two_turn_gradient(logits, gamma, ends)
+    return estimate, true_two_turn_gradient(logits, gamma, game)
 
 
 @pytest.mark.parametrize("branching", ["tree", "chain"])
@@ -359,6 +378,15 @@ def test_two_turns_estimate_the_true_gradient(branching, joint, mode, gamma, sil
 def test_an_episode_that_ends_early_estimates_the_true_gradient(branching):
     got, true = two_turn_gradient(branching, "cross", "rloo", ends=True)
     assert bool(true[2])
+    torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+def test_an_episode_that_only_its_end_pays_estimates_the_true_gradient(branching, joint):
+    """Gamma discounts nothing: the turn before the second is not scored where there is one."""
+    got, true = two_turn_gradient(branching, joint, "rloo", gamma=0.5, kind=Once)
+    assert bool(true[1])
     torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-9)
 
 

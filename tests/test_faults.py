@@ -118,6 +118,15 @@ def test_what_breaks_a_run_loses_no_step(
     assert_same_end(path, whole)
 
 
+def test_a_step_of_the_optimizer_is_one_of_the_run(tmp_path, monkeypatch, capsys):
+    """Otherwise half of the problems would not be met, and the run would end early."""
+    update = MAGRPO.update
+    monkeypatch.setattr(MAGRPO, "update", lambda module: update(module) or update(module))
+    with pytest.raises(SystemExit):
+        train_run(tmp_path / "run", SMALL)
+    assert "a rollout took 2 steps" in capsys.readouterr().err
+
+
 def test_a_run_that_saved_no_step_is_not_told_to_go_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Recorder, "evaluate", error)
     with pytest.raises(SystemExit):

@@ -219,6 +219,14 @@ def test_an_episode_that_ends_unscored_counts_as_0_in_every_held_out_measure():
     assert measures["greedy/return_se"] == pytest.approx(statistics.stdev(greedy) / 4**0.5)
 
 
+def test_an_episode_that_earns_more_than_its_task_says_ends_the_evaluation():
+    task = Diary()  # is scored at each turn
+    task.per_episode = True
+    module = make(lambda item, texts: 1.0, "--turns 2", task=task, maximum=1.0)
+    with pytest.raises(ValueError, match="a problem returns 2 of at most 1"):
+        evaluate(module, module.problems)
+
+
 def test_equal_joint_responses_to_a_problem_are_scored_once():
     numbers = itertools.count()
     scorer = Scorer(rewarding(lambda item, texts: next(numbers), 9.0))

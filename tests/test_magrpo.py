@@ -111,9 +111,7 @@ def test_a_reward_scores_all_responses_to_the_same_prompts_or_none(turns, unscor
         return [{}] * count + [{"reward": 1.0}] * (len(asked) - count)
 
     monkeypatch.setattr(Scorer, "__call__", scores)
-    complaint = pytest.raises(
-        ValueError, match=f"at turn {turns - 1} of item .* another one is not"
-    )
+    complaint = pytest.raises(ValueError, match=f"for another one, at turn {turns - 1} of item")
     with at_step(0), contextlib.nullcontext() if unscored == 4 else complaint:
         module.play(2)
     assert len(batches) == turns
@@ -273,7 +271,10 @@ def test_what_trains_is_known_by_its_name(monkeypatch):
 
     monkeypatch.setattr(MAGRPO, "configure_optimizers", with_critic)
     monkeypatch.setattr(MAGRPO, "set_gradients", fitted)
-    module = step(make(long_answers, "--lr 0.2 0.1", team=small_team()))
+    module = make(long_answers, "--lr 0.2 0.1", team=small_team())
+    module.scalars["critic/seldom"] = 1.0  # of an earlier step
+    step(module)
+    assert module.scalars.keys() == {"critic/loss"}
     assert not moved(module.team, snapshot(alone))
     assert weight.tolist() == pytest.approx([0.5, 0.5])  # Adam's first step is the rate
     assert weight.grad.tolist() == pytest.approx([0.6, 0.8])

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from tqdm import tqdm
 
 from magrpo import EVAL, MAGRPO, Node, Play, Rollout
-from policies import processes
+from policies import Mistake, processes
 from policies.codec import as_text
 from policies.sampling import Sampling
 from rewards import EQUAL, total
 from training.metrics import mean_parts, problem_returns
+from training.reward_runner import ROUNDING
 from training.terminal import printable
 
 # Problems that a process plays first, so that it can tell how far it is. The next part is twice as
@@ -64,13 +65,19 @@ def play(
 def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple[dict, list[Node]]:
     """Play items sampled and greedily.
 
-    Returns the measures, and the first nodes of the greedy rollout.
+    Returns the measures, and the first nodes of the greedy rollout. Mistake: an episode earns more
+    than the largest return.
     """
     measures = {}
     for prefix, samples in (("", EVAL_SAMPLES), ("greedy/", 0)):
         turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling, name)
         returns = problem_returns(turns, module.rollout)
         measures[f"{prefix}return"] = statistics.fmean(returns)
+        if max(returns) > 1 + ROUNDING:
+            raise Mistake(
+                f"a problem returns {max(returns):g} of at most 1: a task with per_episode earns "
+                "the reward's maximum once in an episode, and not at each turn"
+            )
         if max(returns) - min(returns) > EQUAL:  # equal values do not show their spread
             error = statistics.stdev(returns) / math.sqrt(len(items))
             measures[f"{prefix}return_se"] = error

@@ -172,6 +172,11 @@ class Recorder(L.Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done = module.global_step
         step = done - 1
+        if step != self.recorded:
+            raise Mistake(
+                f"a rollout took {done - self.recorded} steps of Lightning's optimizer, and they "
+                "number the rollouts: examples/ablations/clipped.diff shows how to take several"
+            )
         metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
         self.fill("step", metrics)

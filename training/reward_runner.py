@@ -98,7 +98,10 @@ class Scorer:
             node.steps[texts] = step
 
     def pay(self, nodes: list) -> None:
-        """Set what the joint responses of nodes earn."""
+        """Set what the joint responses of nodes earn.
+
+        Mistake: at one node the reward scores some of what `play` gave it, and not the others.
+        """
         unpaid = []
         for step in itertools.chain(*(node.steps.values() for node in nodes)):
             if step.parts:
@@ -113,3 +116,10 @@ class Scorer:
         scores = self([step.scored for step in unpaid])
         for step, parts in zip(unpaid, scores, strict=True):
             step.parts = parts
+        for node in nodes:
+            earned = [step.parts for step in node.steps.values() if step.scored]
+            if any(earned) and not all(earned):
+                raise Mistake(
+                    "the reward scores one joint response and returns {} for another one, at turn "
+                    f"{len(node.history)} of item {node.item!r:.300}: what earns nothing gets a 0"
+                )

@@ -130,7 +130,7 @@ def credits_of(game: Game, rule: Estimator, draw: tuple) -> Tensor:
     actions = torch.tensor(draw).T  # (n, G)
     rewards = rule.pay(game, actions.gather(1, joints.T))  # (n, J)
     future = torch.zeros(actions.shape, dtype=F64)
-    returns = sample_returns(rewards, joints, future, 1.0, rule.optimism)
+    returns = sample_returns(rewards, joints, future, rule.optimism)
     return credit(returns, rule.baseline)
 
 
