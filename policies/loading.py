@@ -18,7 +18,7 @@ from policies.decoding import Ask, decode
 from policies.logprobs import Row, gaps, score
 from policies.model_names import DEVICE, WEIGHTS, TeamOptions, find_model, recorded_name
 from policies.sampling import Sampling
-from policies.shared_model import SharedModel
+from policies.shared_model import PROBED, SharedModel
 
 # On a Hopper GPU, PyTorch 2.11 and later take cuDNN's attention first. It has a fault with a mask
 # and 64 keys more than a multiple of 128. Its gradient is NaN for a query whose scores are all
@@ -146,7 +146,7 @@ def mean_gap(base: SharedModel, temperature: float = 1.0) -> float:
     agent = base.agents[0]
     sampling = Sampling(temperature, 0, 1.0, 8)
     prompts = [(5, 3, 9, 4, 8, 6, 2, 7, 3, 5), (7, 2)]  # any tokens
-    uniforms = torch.linspace(0.1, 0.9, 64, dtype=torch.float64)
+    uniforms = torch.linspace(0.1, 0.9, PROBED, dtype=torch.float64)
     uniforms = uniforms.view(2, 4, 8)
     answers = decode(base, [Ask(agent, prompt) for prompt in prompts], uniforms, sampling)
     rows = []

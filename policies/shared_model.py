@@ -37,6 +37,7 @@ from policies.model_names import TeamOptions, located
 # or a position that is wrong had 0.03 to 1.8.
 NOISE = 3e-4  # in 32 and 4 bits
 NOISE_16 = 0.01  # in 16 and 8 bits
+PROBED = 64  # tokens over which a base's own noise is measured, at most
 
 # Calls a function that keeps its inputs alone, and runs again in the backward pass. Without dropout
 # this needs no random numbers.
