@@ -161,15 +161,12 @@ class Player:
     def evaluate(
         self, method: str, rollout: Rollout, items: list[dict], match: Match
     ) -> list[dict]:
-        """Return the records of a method, sampled and greedy. ValueError: no turn was scored."""
+        """Return the records of a method, sampled and greedy."""
         records = self.play(method, rollout, items, match.seed, match.num_samples)
         if match.timed:
             self.time(records, rollout, items, match.seed)
         if match.num_samples:
             records += self.play(method, rollout, items, match.seed, 0)
-        turns = itertools.chain(*(record["turns"] for record in records))
-        if not any(turn["parts"] for turn in turns):
-            raise Mistake(f"the reward scored no turn of {method} (it returned {{}})")
         return records
 
     def play(

@@ -275,11 +275,6 @@ SPOILED = [  # what is done, the command, what is named
         "play has to be a generator: it does not yield (item {'task",
     ),
     (
-        task("class Task:", "class Task:\n    def play(self, item): yield {0: 'a'}\n"),
-        f"{MINE} --dry-run",
-        "no turn of 1 was scored",
-    ),
-    (
         task("class Task:", "class Task:\n    begin = print\n"),
         MINE,
         "begin() gave None, not a text",

@@ -206,6 +206,21 @@ def test_an_episode_that_ends_before_a_turn_is_scored_returns_0():
     assert measure(step(module))["return"] == 0
 
 
+def test_where_nothing_is_scored_all_return_0_and_no_reward_is_asked(capsys):
+    """A debate may not agree in a batch. It is no reason to end the run."""
+
+    class Never(Echo):
+        def play(self, item):
+            yield {0: "a", 1: "b"}
+
+    reward = rewarding(pytest.fail)
+    reward.batch = True
+    module = make(reward, task=Never())
+    assert measure(step(module))["return"] == 0
+    assert evaluate(module, module.problems)[0]["return"] == 0
+    assert "warning: no turn of 1 was scored, so all return 0" in capsys.readouterr().err
+
+
 def test_an_episode_that_ends_unscored_counts_as_0_in_every_held_out_measure():
     task = Ending()
     task.per_episode = True
@@ -223,7 +238,7 @@ def test_an_episode_that_earns_more_than_its_task_says_ends_the_evaluation():
     task = Diary()  # is scored at each turn
     task.per_episode = True
     module = make(lambda item, texts: 1.0, "--turns 2", task=task, maximum=1.0)
-    with pytest.raises(ValueError, match="a problem returns 2 of at most 1"):
+    with pytest.raises(ValueError, match="an episode returns 2 of at most 1"):
         evaluate(module, module.problems)
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from tqdm import tqdm
 
-from magrpo import EVAL, MAGRPO, Node, Play, Rollout
+from magrpo import EVAL, MAGRPO, Node, Play, Rollout, team_mean
 from policies import Mistake, processes
 from policies.codec import as_text
 from policies.sampling import Sampling
 from rewards import EQUAL, total
-from training.metrics import mean_parts, problem_returns
+from training.metrics import highest_return, mean_parts, problem_returns
 from training.reward_runner import ROUNDING
 from training.terminal import printable
 
@@ -73,10 +73,12 @@ def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple
         turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling, name)
         returns = problem_returns(turns, module.rollout)
         measures[f"{prefix}return"] = statistics.fmean(returns)
-        if max(returns) > 1 + ROUNDING:
+        best = max(float(team_mean(root.returns).max()) for root in turns[0])
+        best /= highest_return(module.rollout)
+        if best > 1 + ROUNDING:
             raise Mistake(
-                f"a problem returns {max(returns):g} of at most 1: a task with per_episode earns "
-                "the reward's maximum once in an episode, and not at each turn"
+                f"an episode returns {best:g} of at most 1: a task with per_episode earns the "
+                "reward's maximum once in an episode, and not at each turn"
             )
         if max(returns) - min(returns) > EQUAL:  # equal values do not show their spread
             error = statistics.stdev(returns) / math.sqrt(len(items))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from policies import Mistake, processes
+from policies import processes
 from policies.loading import device
 from policies.logprobs import CAP, Row, gaps
 from rewards import EQUAL, largest_return, logged
@@ -139,13 +139,14 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
     With --joint cross this is a mean over joint responses, of which the aligned ones alone are
     played on. So the return of a problem may exceed 1, although no episode's does.
 
-    ValueError: no turn was scored, although no prompt was too long.
+    It says so if no episode was scored, although no prompt was too long. They return 0.
     """
     nodes = list(itertools.chain(*turns))
     if not is_scored(nodes) and not any(map(cut_off, nodes)):
-        raise Mistake(
-            f"no turn of {len(turns)} was scored: the task's `play` has to yield or return a joint "
-            "response, or needs more --turns"
+        print(
+            f"warning: no turn of {len(turns)} was scored, so all return 0: the task's `play` "
+            "yielded and returned no joint response, or needs more --turns",
+            file=sys.stderr,
         )
     largest = highest_return(rollout)
     return [root.value / largest for root in turns[0]]

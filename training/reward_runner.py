@@ -47,7 +47,9 @@ class Scorer:
         return [scores[key] for key in keys]
 
     def values(self, calls: list[tuple]) -> list:
-        """Return what the reward returns for each (item, responses)."""
+        """Return what the reward returns for each (item, responses). It is not called without."""
+        if not calls:
+            return []
         if not self.is_batch:
             return in_threads("the reward", self.reward, calls)
         arguments: list = [calls]
