@@ -13,7 +13,7 @@ from policies import Mistake, processes
 from policies.codec import as_text
 from policies.sampling import Sampling
 from rewards import EQUAL, total
-from training.metrics import highest_return, mean_parts, problem_returns
+from training.metrics import highest_return, mean_parts, problem_returns, warn_of_zeros
 from training.reward_runner import ROUNDING
 from training.terminal import printable
 
@@ -59,7 +59,9 @@ def play(
             bar.update(len(part))
             start += size
             size *= 2
-    return processes.joined(played)
+    turns = processes.joined(played)
+    warn_of_zeros(turns)
+    return turns
 
 
 def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple[dict, list[Node]]:

@@ -133,14 +133,8 @@ def is_scored(nodes: list) -> bool:
     return any(any(node.parts) for node in nodes)
 
 
-def problem_returns(turns: list[list], rollout) -> list[float]:
-    """Return the normalised return of each problem.
-
-    With --joint cross this is a mean over joint responses, of which the aligned ones alone are
-    played on. So the return of a problem may exceed 1, although no episode's does.
-
-    It says so if no episode was scored, although no prompt was too long. They return 0.
-    """
+def warn_of_zeros(turns: list[list]) -> None:
+    """Say so if no episode was scored, although no prompt was too long."""
     nodes = list(itertools.chain(*turns))
     if not is_scored(nodes) and not any(map(cut_off, nodes)):
         print(
@@ -148,6 +142,14 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
             "yielded and returned no joint response, or needs more --turns",
             file=sys.stderr,
         )
+
+
+def problem_returns(turns: list[list], rollout) -> list[float]:
+    """Return the normalised return of each problem.
+
+    With --joint cross this is a mean over joint responses, of which the aligned ones alone are
+    played on. So the return of a problem may exceed 1, although no episode's does.
+    """
     largest = highest_return(rollout)
     return [root.value / largest for root in turns[0]]
 

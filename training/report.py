@@ -11,7 +11,7 @@ from policies.memory import halving
 from policies.model_names import located
 from tasks import Task
 from training.held_out import sample_record, shown
-from training.metrics import group_measures, memory_gib, problem_returns
+from training.metrics import group_measures, memory_gib, problem_returns, warn_of_zeros
 from training.run_folder import read_json
 
 CARD = """\
@@ -86,6 +86,7 @@ def dry_run(module) -> None:
             if not codec.raw:  # the model reads what its chat template made
                 record["prompts"][agent] = codec.tokenizer.decode(prompt)
         print(shown(record))
+    warn_of_zeros(module.turns)
     returns = problem_returns(module.turns, module.rollout)
     print(f"\nreturn: {sum(returns) / len(returns):.3f} of 1")
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)

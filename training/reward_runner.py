@@ -47,7 +47,7 @@ class Scorer:
         return [scores[key] for key in keys]
 
     def values(self, calls: list[tuple]) -> list:
-        """Return what the reward returns for each (item, responses). It is not called without."""
+        """Return what the reward returns for each (item, responses). Without any: []."""
         if not calls:
             return []
         if not self.is_batch:
