@@ -26,7 +26,7 @@ from training.defaults import resolve_bits
 from training.flags import part_of
 from training.held_out import episode, play, sample_record
 from training.items import check_prompts
-from training.metrics import cut_off, highest_return, sampled_tokens
+from training.metrics import cut_off, highest_return, sampled_tokens, warn_of_zeros
 from training.plugins import find_reward, make_task
 from training.reward_runner import Scorer
 
@@ -177,6 +177,7 @@ class Player:
         ValueError: a prompt of a workflow does not fit. The episode would earn 0.
         """
         turns = play(rollout, items, seed, samples, self.sampling, method)
+        warn_of_zeros(turns)
         nodes = itertools.chain(*turns)
         if rollout.task is not self.task and any(map(cut_off, nodes)):
             raise Mistake("a prompt with partners' texts does not fit")

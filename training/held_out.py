@@ -59,9 +59,7 @@ def play(
             bar.update(len(part))
             start += size
             size *= 2
-    turns = processes.joined(played)
-    warn_of_zeros(turns)
-    return turns
+    return processes.joined(played)
 
 
 def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple[dict, list[Node]]:
@@ -73,6 +71,7 @@ def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple
     measures = {}
     for prefix, samples in (("", EVAL_SAMPLES), ("greedy/", 0)):
         turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling, name)
+        warn_of_zeros(turns)
         returns = problem_returns(turns, module.rollout)
         measures[f"{prefix}return"] = statistics.fmean(returns)
         best = max(float(team_mean(root.returns).max()) for root in turns[0])
