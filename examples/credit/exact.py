@@ -10,8 +10,8 @@ logits. The columns are averaged over random policies.
     `trace`    Of its covariance.
     `samples`  Responses that it samples.
     `scores`   Joint responses that it scores.
-    `noise`    Trace over the expected gradient's square, times samples. It is left after as many
-               samples. `by score` is the same times scores.
+    `noise`    Mean trace over the expected gradient's mean square, times samples. It is left after
+               as many samples. `by score` is the same times scores.
     `best`     Share of random starts from which its expected gradient leads to the best reward, 1.
 
 An estimator is a choice of three things, the joint responses that are scored (`arrangement`), what
@@ -30,6 +30,9 @@ they pay each agent (games.py), and the baseline (`advantages`).
     `lines left`          A chain whose baseline leaves out lines that have ended, not 0 for them.
     `turn index`          Each turn's reward is centred over the lines that reached that turn.
     `central, decentral`  The critic knows all agents' histories, or an agent's own.
+
+One of your own is a line of ONE_TURN, with a branch in `credit` if its baseline is new. A game of
+your own is a line of GAMES in games.py.
 """
 
 import argparse
@@ -64,7 +67,7 @@ from magrpo import Node, advantages, arrangement, back_up, sample_returns
 G = 3  # responses of an agent in games of one turn
 G_TURNS = 2  # in the game of two
 POLICIES = 12  # random policies that bias and variance are averaged over
-STARTS = 60  # random policies that expected gradients are followed from
+STARTS = 600  # random policies that expected gradients are followed from
 
 
 @dataclass(frozen=True)
@@ -287,10 +290,13 @@ def draw(tables: dict[str, dict], path: Path) -> None:
     from evaluation.runs import COLORS
 
     blue, vermillion, *_ = COLORS
-    figure = Figure((11, 6.5), layout="constrained")
-    *places, legend = figure.subplots(2, 3).flat
+    height = math.ceil((len(tables) + 1) / 3)
+    figure = Figure((11, 3.25 * height), layout="constrained")
+    *places, legend = figure.subplots(height, 3).flat
+    for spare in places[len(tables) :]:
+        spare.axis("off")
     names = [*ONE_TURN, *TWO_TURNS]
-    for place, (game, rows) in zip(places, tables.items(), strict=True):
+    for place, (game, rows) in zip(places, tables.items(), strict=False):
         points = collections.defaultdict(list)  # estimators that are alike share one
         for name, row in rows.items():
             point = (round(1 - row["cosine"], 2), round(row["noise"]))

@@ -1,6 +1,7 @@
 """Games so small that every outcome of every sample can be listed (exact.py), and what they pay.
 
-Rewards lie between 0 and 1. An absent agent's action is a blank, the number `actions`.
+Rewards lie between 0 and 1, and the best is 1. An absent agent's action is a blank, the number
+`actions`.
 """
 
 import collections
@@ -21,7 +22,8 @@ class Game:
     """A game. A context is what an agent knows, nothing at first, then its own first action.
 
     `table` has the rewards by joint action, (actions + 1,) * agents, blanks included. `second` has
-    the rewards of a second turn, which is played where the first one earned nothing.
+    the rewards of a second turn, which is played where the first one earned nothing. A game of two
+    turns has two agents.
     """
 
     name: str
