@@ -3,33 +3,31 @@
 #
 #     bash recipes/credit.sh             JOBS=2 before it: two runs at once
 #
-# The same command goes on where it was stopped, as recipes/results.sh does. STEPS=2 SEEDS=1 tries
-# it. A row whose estimator is a diff trains in a clone of the last commit with that diff.
+# The same command goes on where it was stopped, as recipes/results.sh does.
+# STEPS=2 SEEDS=1 OUT=/tmp/try before it tries it. A row trains in a clone of the last commit with
+# the row's diff. So changes that are not committed do not train.
 #
 # 1. Rows whose gradient has another scale choose their rate: .5, 1 or 2 times the default's, by the
-#    return on dev problems, with seeds of their own.
+#    team's return on dev problems after the last step, with seeds of their own.
 # 2. All rows train with that rate, five seeds each, and are evaluated on dev every 10 steps.
 # 3. Tables: return, pass, needs both, and the samples until `needs both` on dev first reaches .8.
 #    Good teams end between .85 and .96 there, by the convention that they find.
 set -e
 cd "$(dirname "$0")/.."
-PYTHON=$(realpath -s "${PYTHON:-.venv/bin/python}")
+PYTHON=${PYTHON:-.venv/bin/python}
+[[ $PYTHON == /* ]] || PYTHON=$PWD/$PYTHON
 mkdir -p "${OUT:=runs/credit}"
-OUT=$(realpath "$OUT")
-RATES="0.0015 0.003 0.006"
+OUT=$(cd "$OUT" && pwd)
+RATES="0.003 0.0015 0.006"
 PLAIN="--joint aligned --optimism 0"
 OWN="--reward examples/own_pay.py"
 SHORT=${STEPS:+--max-steps $STEPS --eval-limit 4}
 
-code() { # DIFF or -: prints the folder of the code
-  [[ $1 == - ]] && echo "$PWD" && return
-  local copy=$OUT/code/$1
-  if [[ ! -d $copy ]]; then
-    git clone --quiet . "$copy.tmp" >&2
-    git -C "$copy.tmp" apply "$PWD/examples/$1.diff"
-    mv "$copy.tmp" "$copy"
-  fi
-  echo "$copy"
+copy() { # NAME, DIFF or -, FLAGS: makes the clone in which a row trains
+  local folder=$OUT/code/$2
+  [[ -d $folder ]] && return
+  git clone --quiet . "$folder"
+  [[ $2 == - ]] || git -C "$folder" apply "$PWD/examples/$2.diff"
 }
 
 scaled() { # rows that choose a rate: NAME, DIFF, FLAGS
@@ -75,27 +73,26 @@ others() { # rows that keep the default's rate
 }
 
 trial() { # NAME, DIFF, FLAGS: prints the runs that try each rate, two seeds each
-  local name=$1 folder
-  folder=$(code "$2")
+  local name=$1 folder=$OUT/code/$2 last=130
+  [[ $* == *messages.args* ]] && last=100
   shift 2
   for rate in $RATES; do
     for seed in 100 101; do
-      echo "$folder" "$*" --lr "$rate" --seed "$seed" --eval-every "${STEPS:-10}" \
-        --run "$OUT/rate/$name-$rate-$seed" $SHORT
+      echo "'$folder' $* --lr $rate --seed $seed --eval-every ${STEPS:-$last} $SHORT" \
+        "--run '$OUT/rate/$name-$rate-$seed'" # no blank at the end: xargs would add the next line
     done
   done
 }
 
 row() { # NAME, DIFF, FLAGS: prints a run for each seed
-  local name=$1 folder
-  folder=$(code "$2")
+  local name=$1 folder=$OUT/code/$2
   shift 2
   for seed in $(seq 0 $((${SEEDS:-5} - 1))); do
-    echo "$folder" "$*" --seed "$seed" --eval-every "${STEPS:-10}" --run "$OUT/$name-$seed" $SHORT
+    echo "'$folder' $* --seed $seed --eval-every ${STEPS:-10} $SHORT --run '$OUT/$name-$seed'"
   done
 }
 
-rated() { # as row, with the rate whose last return on dev problems is the largest
+rated() { # as row, with the rate whose last team's return on dev problems is the largest
   local rate
   rate=$("$PYTHON" - "$OUT/rate/$1" $RATES << 'END'
 import glob, json, sys
@@ -104,7 +101,8 @@ def last(rate):
     total = 0
     for file in glob.glob(f"{stem}-{rate}-*/metrics.jsonl"):
         rows = map(json.loads, open(file))
-        total += [row["dev/return"] for row in rows if "dev/return" in row][-1]
+        *_, row = (row for row in rows if "dev/return" in row)
+        total += row.get("dev/metric/joint", row["dev/return"])
     return total
 print(max(rates, key=last))
 END
@@ -113,14 +111,22 @@ END
   row "$@" --lr "$rate"
 }
 
-train() { # lines of a folder and flags
-  xargs -P "${JOBS:-1}" -L 1 bash -c 'cd "$1" && exec "$0" train.py "${@:2}"' "$PYTHON"
+train() { # lines of a folder and flags. At the end it names those that failed
+  rm -f "$OUT/failed"
+  xargs -r -P "${JOBS:-1}" -L 1 bash -c \
+    'cd "$2" && "$0" train.py "${@:3}" || echo "failed: $2 ${*:3}" >> "$1/failed"' "$PYTHON" "$OUT"
+  [[ ! -e $OUT/failed ]] || { cat "$OUT/failed" >&2; exit 1; }
 }
 
-table() { # ROWS: means over the seeds, held out; needs both of each seed; and its samples to .8
-  "$PYTHON" - "$OUT" "$@" << 'END'
-import glob, json, statistics, sys
-out, *names = sys.argv[1:]
+table() { # means over the seeds, held out; needs both of each seed; and its samples to .8
+  "$PYTHON" - "$OUT/rows" << 'END'
+import json, shlex, statistics, sys
+
+rows = {}  # runs by the row's name
+for line in open(sys.argv[1]):
+    words = shlex.split(line)
+    run = words[words.index("--run") + 1]
+    rows.setdefault(run.rpartition("/")[2].rpartition("-")[0], []).append(run)
 
 def samples(run):
     """Thousands of responses until needs both on dev problems first reaches .8."""
@@ -135,20 +141,24 @@ def samples(run):
     return "never"
 
 print(f"{'':>18} return  pass  both  needs both by seed; samples until .8 on dev, thousands at most")
-for name in names:
-    runs = sorted(glob.glob(f"{out}/{name}-[0-9]"))
+for name, runs in rows.items():
     after = [json.load(open(f"{run}/summary.json"))["after"] for run in runs]
-    paid = [row.get("metric/joint", row["return"]) for row in after]  # of the team
-    both = [row.get("metric/coop", 0) for row in after]
-    passed = [row.get("metric/pass", 0) for row in after]
-    means = " ".join(f"{statistics.mean(values):6.3f}" for values in (paid, passed, both))
-    seeds = " ".join(f"{value:.2f}" for value in both)
-    print(f"{name:>18} {means}  {seeds}; {' '.join(map(samples, runs))}")
+    returns = [row.get("metric/joint", row["return"]) for row in after]  # of the team
+    columns = [f"{statistics.fmean(returns):6.3f}"]
+    if "metric/coop" in after[0]:  # the task is coop
+        both = [row["metric/coop"] for row in after]
+        columns.append(f"{statistics.fmean(row['metric/pass'] for row in after):6.3f}")
+        columns.append(f"{statistics.fmean(both):6.3f} ")
+        columns += [f"{value:.2f}" for value in both] + [";"] + [*map(samples, runs)]
+    print(f"{name:>18}", *columns)
 END
 }
 
+rm -rf "$OUT/code"
+scaled copy
+others copy
 scaled trial | train
 scaled rated > "$OUT/rows"
 others row >> "$OUT/rows"
 train < "$OUT/rows"
-table $(sed -n "s|.*--run $OUT/\([^ ]*\)-[0-9].*|\1|p" "$OUT/rows" | uniq)
+table

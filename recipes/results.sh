@@ -4,8 +4,8 @@
 #     bash recipes/results.sh            JOBS=2 before it: two runs at once
 #
 # The same command goes on where it was stopped: train.py resumes a run that is not finished, and
-# passes over one that is. OMP_NUM_THREADS=1 JOBS=14 suits 16 cores. STEPS=2 SEEDS=1 tries it: two
-# steps of the first seed of every row, on four held-out problems.
+# passes over one that is. OMP_NUM_THREADS=1 JOBS=14 suits 16 cores. STEPS=2 SEEDS=1 OUT=runs/try
+# tries it: two steps of the first seed of every row, on four held-out problems.
 set -e
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
@@ -15,7 +15,7 @@ row() { # NAME, NUMBER OF SEEDS, FLAGS: prints a line of flags for each seed
   local name=$1 seeds=${SEEDS:-$2}
   shift 2
   for seed in $(seq 0 $((seeds - 1))); do
-    echo "$*" --seed "$seed" --run "$OUT/$name-$seed" ${STEPS:+--max-steps "$STEPS" --eval-limit 4}
+    echo "$* --seed $seed ${STEPS:+--max-steps $STEPS --eval-limit 4} --run '$OUT/$name-$seed'"
   done
 }
 
@@ -49,7 +49,11 @@ compare() { # TABLE, ROWS, FLAGS: the first row is the one that the others are c
   "$PYTHON" eval.py compare "${runs[@]}" "$@" --csv "$OUT/$table.csv"
 }
 
-rows | xargs -P "${JOBS:-1}" -L 1 "$PYTHON" train.py
+mkdir -p "$OUT"
+rm -f "$OUT/failed"
+rows | xargs -r -P "${JOBS:-1}" -L 1 bash -c \
+  '"$0" train.py "${@:2}" || echo "failed: ${*:2}" >> "$1/failed"' "$PYTHON" "$OUT"
+[[ ! -e $OUT/failed ]] || { cat "$OUT/failed" >&2; exit 1; }
 compare coop default single mean aligned share pipeline
 compare agents three four
 compare build build build-single

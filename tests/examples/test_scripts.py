@@ -1,5 +1,10 @@
 """The scripts beside the examples: python -m pytest tests/examples/test_scripts.py"""
 
+import os
+import shutil
+import subprocess
+import sys
+
 import pytest
 from helpers import ROOT, SMALL, read_json, total, train_run, write_lines
 
@@ -41,3 +46,81 @@ def test_cross_play_exchanges_partners(tmp_path):
 def test_the_pictures_of_docs_are_those_of_the_notebook():
     for name, words in pictures.STORED.items():
         assert (ROOT / "docs" / name).read_bytes() == pictures.stored_figure(words)
+
+
+STUB = """#!/bin/bash
+# In the place of python: a run's files, with dev returns that depend on the rate
+[[ $1 == - ]] && exec {python} "$@"
+line=" ${{*:2}}"
+run=${{line##*--run }} && run=${{run%% --*}}
+echo "$PWD:$line" >> "$LOG"
+[[ $run != *"$FAIL" ]] || exit 2
+rate=${{line##*--lr }} && rate=${{rate%% *}}
+mkdir -p "$run"
+flags='"num_generations": 8, "turns": 1, "branching": "tree", "batch_size": 12, "num_agents": 2'
+echo '{{"args": {{'$flags'}}}}' > "$run/args.json"
+joint=0.5 && [[ $rate != 0.006 ]] || joint=0.7
+own=0.5 && [[ $rate != 0.0015 ]] || own=0.7
+echo '{{"step": 9, "dev/return": '$own', "dev/metric/joint": '$joint', "dev/metric/coop": 0.9}}' \\
+  > "$run/metrics.jsonl"
+both='"metric/coop": 0.25, "metric/pass": 0.5,'
+[[ $line != *messages.args* ]] || both=
+echo '{{"after": {{'$both' "return": 0.75}}}}' > "$run/summary.json"
+"""
+
+
+@pytest.fixture
+def laboratory(tmp_path):
+    """Runs recipes/credit.sh of a committed copy with a stub for python: its status and output."""
+    copy = tmp_path / "a copy"
+    left = shutil.ignore_patterns(".*", "runs", "tests", "tiny", "docs", "bench", "__pycache__")
+    shutil.copytree(ROOT, copy, ignore=left)
+    commit = "git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm a"
+    subprocess.run(commit, shell=True, cwd=copy, check=True)
+    stub = tmp_path / "python"
+    stub.write_text(STUB.format(python=sys.executable))
+    stub.chmod(0o755)
+
+    def run(fail="-"):
+        setting = {"PYTHON": str(stub), "OUT": str(tmp_path / "an out"), "FAIL": fail}
+        setting |= {"SEEDS": "1", "JOBS": "2", "LOG": str(tmp_path / "log")}
+        command = ["bash", copy / "recipes/credit.sh"]
+        return subprocess.run(command, env=os.environ | setting, capture_output=True, text=True)
+
+    return run, copy, tmp_path
+
+
+def test_the_rows_of_credit_train_with_their_code_and_rate(laboratory):
+    run, copy, folder = laboratory
+    got = run()
+    assert got.returncode == 0, got.stderr
+    rows = {line.split()[0]: line.split()[1:] for line in got.stdout.splitlines()[1:]}
+    assert len(rows) == 32
+    assert rows["aligned"] == ["0.750", "0.500", "0.250", "0.25", ";", "2"]
+    assert rows["messages-tree"] == ["0.750"]  # it has no functions that both may need
+    lines = (folder / "log").read_text().splitlines()
+    assert len(lines) == 11 * 6 + 32
+    code = folder / "an out/code"
+    [token] = [line for line in lines if "an out/token-0" in line]
+    assert token.startswith(f"{code}/credit/token_credit: ")
+    assert (code / "credit/token_credit/magrpo.py").read_text() != (copy / "magrpo.py").read_text()
+    [shapley] = [line for line in lines if "an out/shapley-0" in line]
+    assert "--lr 0.006" in shapley  # the team's return on dev chose it, not what agents are paid
+
+
+def test_a_run_of_credit_that_fails_is_named(laboratory):
+    run, _, folder = laboratory
+    got = run(fail="group-4-0")
+    assert got.returncode
+    assert not got.stdout
+    [failed] = [line for line in got.stderr.splitlines() if line.startswith("failed: ")]
+    assert "--num-generations 4" in failed
+    assert "group-16-0" in (folder / "log").read_text()  # others go on
+
+
+def test_a_diff_of_credit_that_does_not_apply_ends_it(laboratory):
+    run, copy, folder = laboratory
+    diff = copy / "examples/credit/token_credit.diff"
+    diff.write_text(diff.read_text().replace("\n ", "\n  "))
+    assert run().returncode
+    assert not (folder / "log").exists()
