@@ -89,7 +89,7 @@ def plain_credits(game, name, draw, seen):
     return credits
 
 
-@pytest.mark.parametrize("name", ONE_TURN.keys() - {"K = 2", "critic"})
+@pytest.mark.parametrize("name", [name for name in ONE_TURN if name not in ("K = 2", "critic")])
 @pytest.mark.parametrize("game", [facts.ALONE, facts.TRIO], ids=lambda game: game.name)
 def test_an_estimator_is_its_definition(game, name):
     rule = ONE_TURN[name]
