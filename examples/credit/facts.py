@@ -102,7 +102,7 @@ def a_mean_over_the_lines_left_shortens_the_later_turn():
     close(got[FIRST], (G_TURNS - 1) / G_TURNS * true[FIRST])
     reached = true[LATER] != 0
     ratio = got[LATER][reached] / true[LATER][reached]
-    assert 0 < ratio.min()
+    assert ratio.min() > 0
     assert ratio.max() < (G_TURNS - 1) / G_TURNS
 
 
