@@ -4,7 +4,7 @@
 #     bash recipes/credit.sh             JOBS=2 before it: two runs at once
 #
 # The same command goes on where it was stopped, as recipes/results.sh does.
-# STEPS=2 SEEDS=1 OUT=/tmp/try before it tries it. A row trains in a clone of the last commit with
+# STEPS=2 SEEDS=1 OUT=runs/try before it tries it. A row trains in a clone of the last commit with
 # the row's diff. So changes that are not committed do not train.
 #
 # 1. Rows whose gradient has another scale choose their rate: .5, 1 or 2 times the default's, by the
@@ -18,13 +18,15 @@ PYTHON=${PYTHON:-.venv/bin/python}
 [[ $PYTHON == /* ]] || PYTHON=$PWD/$PYTHON
 mkdir -p "${OUT:=runs/credit}"
 OUT=$(cd "$OUT" && pwd)
+CLONES=$(mktemp -d)
+trap 'rm -rf "$CLONES"' EXIT
 RATES="0.003 0.0015 0.006"
 PLAIN="--joint aligned --optimism 0"
 OWN="--reward examples/own_pay.py"
 SHORT=${STEPS:+--max-steps $STEPS --eval-limit 4}
 
 copy() { # NAME, DIFF or -, FLAGS: makes the clone in which a row trains
-  local folder=$OUT/code/$2
+  local folder=$CLONES/$2
   [[ -d $folder ]] && return
   git clone --quiet . "$folder"
   [[ $2 == - ]] || git -C "$folder" apply "$PWD/examples/$2.diff"
@@ -73,7 +75,7 @@ others() { # rows that keep the default's rate
 }
 
 trial() { # NAME, DIFF, FLAGS: prints the runs that try each rate, two seeds each
-  local name=$1 folder=$OUT/code/$2 last=130
+  local name=$1 folder=$CLONES/$2 last=130
   [[ $* == *messages.args* ]] && last=100
   shift 2
   for rate in $RATES; do
@@ -85,7 +87,7 @@ trial() { # NAME, DIFF, FLAGS: prints the runs that try each rate, two seeds eac
 }
 
 row() { # NAME, DIFF, FLAGS: prints a run for each seed
-  local name=$1 folder=$OUT/code/$2
+  local name=$1 folder=$CLONES/$2
   shift 2
   for seed in $(seq 0 $((${SEEDS:-5} - 1))); do
     echo "'$folder' $* --seed $seed --eval-every ${STEPS:-10} $SHORT --run '$OUT/$name-$seed'"
@@ -154,7 +156,6 @@ for name, runs in rows.items():
 END
 }
 
-rm -rf "$OUT/code"
 scaled copy
 others copy
 scaled trial | train

@@ -51,7 +51,7 @@ compare() { # TABLE, ROWS, FLAGS: the first row is the one that the others are c
 
 mkdir -p "$OUT"
 rm -f "$OUT/failed"
-rows | xargs -r -P "${JOBS:-1}" -L 1 bash -c \
+rows | xargs -P "${JOBS:-1}" -L 1 bash -c \
   '"$0" train.py "${@:2}" || echo "failed: ${*:2}" >> "$1/failed"' "$PYTHON" "$OUT"
 [[ ! -e $OUT/failed ]] || { cat "$OUT/failed" >&2; exit 1; }
 compare coop default single mean aligned share pipeline

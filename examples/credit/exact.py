@@ -31,8 +31,8 @@ they pay each agent (games.py), and the baseline (`advantages`).
     `turn index`          Each turn's reward is centred over the lines that reached that turn.
     `central, decentral`  The critic knows all agents' histories, or an agent's own.
 
-One of your own is a line of ONE_TURN, with a branch in `credit` if its baseline is new. A game of
-your own is a line of GAMES in games.py.
+An estimator of your own is a line of ONE_TURN, with a branch in `credit` if its baseline is new. A
+game of your own is a line of GAMES in games.py.
 """
 
 import argparse

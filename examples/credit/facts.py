@@ -26,7 +26,8 @@ BY_NAME = {game.name: game for game in GAMES}
 ALONE = BY_NAME["alone pays"]
 TRIO = BY_NAME["three agents"]
 TURNS = BY_NAME["two turns"]
-FIRST, LATER = slice(0, TURNS.agents), slice(TURNS.agents, None)  # contexts of its turns
+FIRST = slice(0, TURNS.agents)  # contexts of its first turn
+LATER = slice(TURNS.agents, None)
 
 
 def close(got, want) -> None:
