@@ -142,6 +142,9 @@ def samples(run):
             return f"{(row['step'] + 1) * step / 1000:.0f}"
     return "never"
 
+records = [json.load(open(f"{run}/args.json")) for runs in rows.values() for run in runs]
+commits = {code.partition("+")[0] for record in records for code in record["code"]}
+print("trained by the code of", *sorted(commits))  # several if the script went on after a commit
 print(f"{'':>18} return  pass  both  needs both by seed; samples until .8 on dev, thousands at most")
 for name, runs in rows.items():
     after = [json.load(open(f"{run}/summary.json"))["after"] for run in runs]

@@ -58,7 +58,8 @@ echo "$(cksum < magrpo.py):$line" >> "$LOG"
 rate=${{line##*--lr }} && rate=${{rate%% *}}
 mkdir -p "$run"
 flags='"num_generations": 8, "turns": 1, "branching": "tree", "batch_size": 12, "num_agents": 2'
-echo '{{"args": {{'$flags'}}}}' > "$run/args.json"
+code=a$(( ${{#rate}} > 0 ))+1 # of two commits
+echo '{{"args": {{'$flags'}}, "code": ["'$code'"]}}' > "$run/args.json"
 joint=0.5 && [[ $rate != 0.006 ]] || joint=0.7
 own=0.5 && [[ $rate != 0.0015 ]] || own=0.7
 echo '{{"step": 9, "dev/return": '$own', "dev/metric/joint": '$joint', "dev/metric/coop": 0.9}}' \\
@@ -94,7 +95,9 @@ def test_the_rows_of_credit_train_with_their_code_and_rate(laboratory):
     run, _, folder = laboratory
     got = run()
     assert got.returncode == 0, got.stderr
-    rows = {line.split()[0]: line.split()[1:] for line in got.stdout.splitlines()[1:]}
+    commits, _, *lines = got.stdout.splitlines()
+    assert commits.split()[-2:] == ["a0", "a1"]
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
     assert len(rows) == 32
     assert rows["aligned"] == ["0.750", "0.500", "0.250", "0.25", ";", "2"]
     assert rows["messages-tree"] == ["0.750"]  # it has no functions that both may need
