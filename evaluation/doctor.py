@@ -43,7 +43,9 @@ SIGNS = (
     (  # the second turn earns less than the first, where all episodes reach it
         "drop after feedback",
         lambda first, last: (
-            last["mean_turns"] > 1.98 and last["turn_1/reward"] < 0.9 * last["turn_0/reward"]
+            last["mean_turns"] > 1.98
+            and last["turn_0/reward"] > 0  # not where it is not scored
+            and last["turn_1/reward"] < 0.9 * last["turn_0/reward"]
         ),
         "one turn first, and --init RUN; shorter feedback; a lower --lr",
     ),

@@ -17,13 +17,13 @@ from pathlib import Path
 from pandas import DataFrame, Series, concat, json_normalize
 
 from policies import Mistake
-from rewards import EQUAL
+from rewards import EQUAL, largest_return
 from training.items import digest
 from training.run_folder import ASIDE, read_args, read_json, read_records, run_folders, state
 
 RECORDED = ["items", "maximum", "unit", "bases", "max_steps"]  # beside the flags
-OTHERS = ["run", "state", "evaluated"]  # texts that are not traits
-UNIT = ["maximum", "unit", "reward", "turns", "gamma"]  # of returns; teams of other sizes share it
+OTHERS = ["run", "state", "evaluated", "test", "largest"]  # texts that are not traits
+UNIT = ["largest", "reward"]  # of returns; teams of other sizes share it
 METRICS = ["before/return", "return", "greedy/return"]
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -50,12 +50,14 @@ def read_runs(names: list[str], defaults: dict) -> DataFrame:
 
 def read_run(directory: Path, defaults: dict) -> dict:
     """Return the row of a run. Traits are texts."""
-    record = read_args(directory)
+    # The first are of runs of 2026-11-28 and before, which lack them.
+    record = {"items": {}, "maximum": 0.0, "unit": None} | read_args(directory)
     flags = defaults | record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
     summary = read_json(directory, "summary.json")
     evaluation = read_json(directory, "eval.json")
+    paid = 1 if record["unit"] == "episode" else flags["turns"]  # so many times in an episode
     row = summary.get("after", {}) | {
         "before": summary.get("before", {}),
         "run": str(directory),
@@ -64,6 +66,8 @@ def read_run(directory: Path, defaults: dict) -> dict:
         "commit": ", then ".join(record.get("code", [])),
         "eval": evaluation.get("methods", {}),
         "evaluated": str(evaluation.get("settings")),
+        "test": str(record["items"].get("test")),  # a digest of the problems
+        "largest": str(largest_return(record["maximum"], paid, flags["gamma"])),
         "steps": DataFrame(read_records(directory / "metrics.jsonl")),
     }
     traits = flags | {name: record.get(name) for name in RECORDED}
@@ -113,7 +117,7 @@ def group_runs(rows: DataFrame, by: list[str]) -> DataFrame:
     check("--by", by, rows.select_dtypes("str"))
     columns = [*differing(rows.drop(columns="commit"))]
     if by:
-        columns = [*by, "items", "eval-limit", *UNIT]
+        columns = [*by, "test", "eval-limit", *UNIT]
     groups = Series("", rows.index)
     for column in columns:
         finer = groups + ", " + rows[column].map(functools.partial(trait, column))
@@ -157,9 +161,10 @@ def compare(rows: DataFrame, by, metrics, csv, latex, out) -> str:
     rows = group_runs(rows, by)
     steps = {*itertools.chain(*rows["steps"])}  # what is measured at each step
     measures = rows.select_dtypes("number")
-    check("--metric", metrics, [*measures, *steps])
+    check("--metric", metrics, dict.fromkeys([*measures, *steps]))
     metrics = list(dict.fromkeys(metrics or METRICS))
-    held_out = [name for name in metrics if name in measures or name not in steps]
+    known = {*METRICS, *measures}  # held out
+    held_out = [name for name in metrics if name in known or name not in steps]
     for name in metrics:
         if name not in held_out and not out:
             raise Mistake(f"--metric {name} is of each step, and not held out: --out draws it")
@@ -168,6 +173,7 @@ def compare(rows: DataFrame, by, metrics, csv, latex, out) -> str:
         ways = played.groupby("group")["evaluated"].nunique()
         for group in ways.index[ways > 1]:
             raise Mistake(f"evaluate the runs of {group} in one way: eval.py --run RUN ...")
+        rows["eval"] = rows["evaluated"]  # a trait of what is shown
     if out:
         draw(rows, [name for name in metrics if name in steps], out)
     values = measures.reindex(columns=held_out)
@@ -177,7 +183,7 @@ def compare(rows: DataFrame, by, metrics, csv, latex, out) -> str:
         table.to_csv(csv)
     if latex:
         text = table.to_latex(float_format="%.3f", na_rep="-", escape=True, caption=CAPTION)
-        latex.write_text(f"% \\usepackage{{booktabs}}\n{text}", "utf-8")
+        latex.write_text(f"% \\usepackage{{booktabs, multirow}}\n{text}", "utf-8")
     text = "no --metric is held out"
     if held_out:
         text = table.to_string(float_format="%.3f", na_rep="-")
@@ -195,7 +201,7 @@ def differences(rows: DataFrame, values: DataFrame) -> DataFrame:
     partners = rows.loc[group].reindex(rows.index, level="seed")
     gaps = values.sub(values.loc[group], level="seed")
     for metric in values:
-        unit = ["items", "eval-limit"]
+        unit = ["test", "eval-limit"]
         if metric.startswith("eval/"):
             unit = ["evaluated"]  # with the reward of eval.py --reward, for example
         elif re.search("(^|/)(return$|reward/|agent/)", metric):
@@ -254,9 +260,10 @@ def draw(rows: DataFrame, metrics: list[str], file: str) -> None:
             curves = values.rolling(window, center=True).mean().fillna(values)
             mean = curves.mean(axis="columns")
             error = curves.sem(axis="columns")  # not a number, and not drawn, for one seed
-            [line] = axes.plot(mean, label=group)
+            batches = mean.index + 1
+            [line] = axes.plot(batches, mean, label=group)
             axes.fill_between(
-                mean.index, mean - error, mean + error, alpha=0.25, color=line.get_color()
+                batches, mean - error, mean + error, alpha=0.25, color=line.get_color()
             )
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     try:

@@ -18,7 +18,8 @@ import train
 from evaluation.players import Player, load_agents
 from policies import Mistake
 from training.flags import Parser
-from training.run_folder import ASIDE, find_run
+from training.items import check_items
+from training.run_folder import ASIDE, find_run, read_args
 from training.terminal import fail
 
 TOP = Parser("crossplay.py", __doc__)
@@ -35,7 +36,10 @@ def crossplay(names: list[str], limit: int = 100) -> pandas.DataFrame:
     if flags[0]["share"] or flags[0]["num_agents"] == 1:
         raise Mistake("one policy, of one agent or by --share, has no partners to exchange")
     player = Player(train.Args(**flags[0] | {"engine": None}))
-    items = list(player.task.items("test"))[:limit]
+    items = list(player.task.items("test"))
+    for name in names:
+        check_items(read_args(find_run(name)), "test", items)
+    items = items[:limit]
     weights = {}
     for name in names:
         load_agents(player.team, find_run(name))

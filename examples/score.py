@@ -28,8 +28,8 @@ TOP.add_argument("file")
 
 def score(argv: list[str]) -> list[dict]:
     """Return the lines of a file with their rewards."""
-    args, flags = TOP.parse_known_args(argv)
-    options = train.parse(flags)
+    args = TOP.parse_args(argv[:1])
+    options = train.parse(argv[1:])
     scorer = Scorer(find_reward(make_task(options)))
     if scorer.asks_base:
         resolve_bits(options)

@@ -132,20 +132,17 @@ for line in open(sys.argv[1]):
 
 def samples(run):
     """Thousands of responses until needs both on dev problems first reaches .8."""
-    flags = json.load(open(f"{run}/args.json"))["args"]
-    responses = flags["num_generations"] * flags["turns"]
-    if flags["branching"] == "tree":
-        responses = sum(flags["num_generations"] ** (turn + 1) for turn in range(flags["turns"]))
+    responses = 0
     for row in map(json.loads, open(f"{run}/metrics.jsonl")):
+        responses += row["responses"]
         if row.get("dev/metric/coop", 0) >= 0.8:
-            step = flags["batch_size"] * flags["num_agents"] * responses
-            return f"{(row['step'] + 1) * step / 1000:.0f}"
+            return f"{responses / 1000:.0f}"
     return "never"
 
 records = [json.load(open(f"{run}/args.json")) for runs in rows.values() for run in runs]
 commits = {code.partition("+")[0] for record in records for code in record["code"]}
 print("trained by the code of", *sorted(commits))  # several if the script went on after a commit
-print(f"{'':>18} return  pass  both  needs both by seed; samples until .8 on dev, thousands at most")
+print(f"{'':>18} return  pass  both  needs both by seed; thousands of samples until .8 on dev")
 for name, runs in rows.items():
     after = [json.load(open(f"{run}/summary.json"))["after"] for run in runs]
     returns = [row.get("metric/joint", row["return"]) for row in after]  # of the team

@@ -327,7 +327,7 @@ def write_run(run, seed=0, steps=(), before=None, after=None, **recorded):
     """
     run.mkdir(parents=True)
     args = vars(train.parse([])) | {"seed": seed, "max_steps": len(steps)}
-    record = {"code": ["aaa"], "items": "0f", "maximum": 4.0, "unit": "turn", "bases": {}}
+    record = {"code": ["aaa"], "items": {}, "maximum": 4.0, "unit": "turn", "bases": {}}
     record["max_steps"] = [len(steps)]
     for name, value in recorded.items():
         (record if name in record else args)[name] = value

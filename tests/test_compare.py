@@ -67,26 +67,32 @@ METRICS = ("return", "reward/x", "metric/pass")
 # A flag, its values in two groups, and how many seeds of each of METRICS are subtracted. A group of
 # one agent is the control, and one of two schedules has a run that went on with another.
 DIFFERENT = """
-advantage    "mean"              "std"               1 1 1
-num_agents   2                   1                   1 1 1
-lr           [1e-4, 1e-4, 2e-4]  [1e-4, 2e-4, 2e-4]  1 1 1
-bases        {"m": "1"}          {"m": "2"}          1 1 1
-max_steps    [5]                 [3, 5]              1 1 1
-items        {"test": "1"}       {"test": "2"}       0 0 0
-eval_limit   100                 7                   0 0 0
-maximum      4.0                 3.0                 0 0 1
-unit         "turn"              "episode"           0 0 1
-turns        1                   2                   0 0 1
-gamma        1.0                 0.5                 0 0 1
-reward       null                "code_pass"         0 0 1
+{"advantage": "mean"}             {"advantage": "std"}              1 1 1
+{"num_agents": 2}                 {"num_agents": 1}                 1 1 1
+{"lr": [1e-4, 1e-4, 2e-4]}        {"lr": [1e-4, 2e-4, 2e-4]}        1 1 1
+{"bases": {"m": "1"}}             {"bases": {"m": "2"}}             1 1 1
+{"max_steps": [5]}                {"max_steps": [3, 5]}             1 1 1
+{"items": {"test": "1"}}          {"items": {"test": "2"}}          0 0 0
+{"items": {"train": "1"}}         {"items": {"train": "2"}}         1 1 1
+{"eval_limit": 100}               {"eval_limit": 7}                 0 0 0
+{"maximum": 4.0}                  {"maximum": 3.0}                  0 0 1
+{"turns": 1}                      {"turns": 2}                      0 0 1
+{"turns": 1}                      {"turns": 2, "unit": "episode"}   1 1 1
+{"turns": 2}                      {"turns": 2, "unit": "episode"}   0 0 1
+{"gamma": 1.0}                    {"gamma": 0.5}                    1 1 1
+{"turns": 2, "gamma": 1.0}        {"turns": 2, "gamma": 0.5}        0 0 1
+{"reward": null}                  {"reward": "code_pass"}           0 0 1
 """
 
 
-@pytest.mark.parametrize("name, one, other, counts", table(DIFFERENT))
-def test_measures_of_other_problems_or_units_are_not_subtracted(name, one, other, counts, tmp_path):
-    """What tells experiments apart does so whoever else is named, and some of it the unit, too."""
-    one = {"parts": {"reward/x": 1.0}, name: json.loads(one)}
-    other = {"parts": {"reward/x": 1.0}, name: json.loads(other)}
+@pytest.mark.parametrize("one, other, counts", table(DIFFERENT))
+def test_measures_of_other_problems_or_units_are_not_subtracted(one, other, counts, tmp_path):
+    """What tells experiments apart does so whoever else is named, and some of it the unit, too.
+
+    The unit is the largest return: one turn earns what an episode does that is paid once.
+    """
+    one = {"parts": {"reward/x": 1.0}, **json.loads(one)}
+    other = {"parts": {"reward/x": 1.0}, **json.loads(other)}
     write(tmp_path, "x", 0, **one)
     write(tmp_path, "y", 1, **other)
     assert list(groups_of(tmp_path).values()) == [[0], [1]]
@@ -166,7 +172,7 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
     returns, *parts = figure.axes
     (line,) = returns.get_lines()
     assert (name, line.get_label()) == ("x.pdf", "all")
-    assert line.get_xydata().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.3)]]
+    assert line.get_xydata().tolist() == [[1, pytest.approx(0.2)], [2, pytest.approx(0.3)]]
     edges = returns.collections[0].get_paths()[0].vertices[:, 1]  # of the band
     assert (min(edges), max(edges)) == pytest.approx((0, 0.5))  # the error is half the gap, 0.2
     drawn = [axes.get_lines()[0].get_ydata().tolist() for axes in parts]
@@ -175,7 +181,7 @@ def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, 
 
 def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):
     write(tmp_path, "a", 1, 0.625, lr=[3e-3] * 2)
-    write_run(tmp_path / "b", 0, STEPS[:2], max_steps=[9], items=None, lr=[1e-3] * 2)
+    write_run(tmp_path / "b", 0, STEPS[:2], max_steps=[9], items={"test": "1"}, lr=[1e-3] * 2)
     write_run(tmp_path / "c", 0)
     with lock_run_folder(tmp_path / "b"):
         said = runs.list_runs(read("."))

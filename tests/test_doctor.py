@@ -52,7 +52,8 @@ def test_a_healthy_run_shows_no_sign(tmp_path):
 
 
 # The second silent agent is as the task has it. Of trivial cooperation: a team that passes nothing
-# yet, and one agent. The last drop after feedback is that of the hard problems alone.
+# yet, and one agent. Of drops after feedback: one of the hard problems alone, and a
+# first turn that is not scored.
 SIGNS = """
 nothing to learn       SEEN    groups_with_gradient 0 0, return 0.1 0.1
 nothing to learn       not     groups_with_gradient 0 0, return 0.99 0.99
@@ -69,6 +70,7 @@ atomic problems        not     metric/pass 0.6 0.95
 drop after feedback    SEEN    turn_1/reward 1.0 2.4, mean_turns 2 2
 drop after feedback    not     turn_1/reward 1.4 3.6, mean_turns 2 2
 drop after feedback    not     turn_1/reward 1.0 2.4, mean_turns 1.4 1.4
+drop after feedback    not     turn_0/reward 0 0, turn_1/reward -0.1 -0.02, mean_turns 2 2
 reward hacking (code)  SEEN    reward/tests 0.3 0.3
 reward hacking (code)  not     reward/tests 0.3 0.3, reward/cooperation 0.1 0.1
 reward hacking (code)  not     reward/tests 0.9 0.9, reward/cooperation 0.2 1.4, metric/coop 0.1 0.9

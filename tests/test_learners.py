@@ -82,7 +82,11 @@ def test_a_turn_is_opened_where_the_episode_goes_on_in_the_world_that_the_agents
     assert len(task.asked) == len(told_of)  # once, and not where nobody reads it
     samples = 1 if branching == "chain" else 4
     later = opened[1] + sum(opened[2:3]) / samples
-    assert measure(module)["mean_turns"] == pytest.approx(1 + later / (4 * opened[0]))
+    metrics = measure(module)
+    assert metrics["mean_turns"] == pytest.approx(1 + later / (4 * opened[0]))
+    nodes = itertools.chain(*module.turns)
+    answers = [response for node in nodes for own in node.responses for response in own]
+    assert metrics["responses"] == len(answers)
     assert max(row.weight for row in module.rows()) == 1 / (4 * opened[0])
 
 

@@ -44,8 +44,8 @@ MOVING = "--lr 0.01 --advantage none"
 PARTS = """reward/structure reward/syntax reward/tests reward/cooperation metric/pass
 metric/aux_called metric/load_bearing"""
 PARTS = {*PARTS.split()}
-NAMES = """return reward_std frac_reward_zero_std turn_0/reward tokens_per_second memory_gib
-seconds/rollout seconds/reward seconds/update seconds/step
+NAMES = """return reward_std frac_reward_zero_std turn_0/reward
+responses tokens_per_second memory_gib seconds/rollout seconds/reward seconds/update seconds/step
 completions/0/mean_length completions/0/clipped_ratio entropy/0 kl/0 grad_norm/0
 completions/1/mean_length completions/1/clipped_ratio entropy/1 kl/1 grad_norm/1"""
 NAMES = {*NAMES.split(), *PARTS}
@@ -322,6 +322,27 @@ def test_a_part_that_was_met_is_0_where_it_does_not_occur(tmp_path):
     assert third == dict.fromkeys(second, 0)
     recorder.fill("held out", first)
     assert first.keys() == {"reward_std", "reward/a"}
+
+
+def test_a_part_that_was_met_is_0_before_and_after_sampled_and_greedily(tmp_path):
+    """So seeds have the same parts. Each response here has a part of its own length."""
+    reward = tmp_path / "lengths.py"
+    reward.write_text(
+        "def pay(item, responses):\n"
+        "    return {'reward': 0.5, f'metric/{len(responses[0])}': 1.0}\n"
+        "pay.maximum = 1.0\n"
+    )
+    run = train_run(tmp_path / "run", f"{SMALL} --lr 0.1 --advantage none --reward {reward}:pay")
+    summary = read_json(run / "summary.json")
+    before, after = summary["before"], summary["after"]
+    assert before.keys() == after.keys()
+    sampled = {name for name in after if name.startswith("metric/")}
+    assert {f"greedy/{name}" for name in sampled} < after.keys()
+    for name in ("greedy/", ""):
+        for measures in (before, after):
+            parts = [measures[name + part] for part in sampled]
+            assert sum(parts) == pytest.approx(1)
+            assert 0 in parts
 
 
 def test_held_out_problems_that_stand_in_train_are_named():

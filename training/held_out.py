@@ -68,10 +68,16 @@ def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple
     Returns the measures, and the first nodes of the greedy rollout. Mistake: an episode earns more
     than the largest return.
     """
-    measures = {}
+    played = {}
+    ends = {}
     for prefix, samples in (("", EVAL_SAMPLES), ("greedy/", 0)):
         turns = play(module.rollout, items, module.algorithm.seed, samples, module.sampling, name)
         warn_of_zeros(turns)
+        played[prefix] = turns
+        ends[prefix] = [end_parts(root) for root in turns[0]]
+    names = dict.fromkeys(itertools.chain(*itertools.chain(*ends.values())))
+    measures = {}
+    for prefix, turns in played.items():
         returns = problem_returns(turns, module.rollout)
         measures[f"{prefix}return"] = statistics.fmean(returns)
         best = max(float(team_mean(root.returns).max()) for root in turns[0])
@@ -84,9 +90,8 @@ def evaluate(module: MAGRPO, items: list[dict], name: str = "held out") -> tuple
         if max(returns) - min(returns) > EQUAL:  # equal values do not show their spread
             error = statistics.stdev(returns) / math.sqrt(len(items))
             measures[f"{prefix}return_se"] = error
-        by_problem = [end_parts(root) for root in turns[0]]
-        for part in dict.fromkeys(itertools.chain(*by_problem)):
-            values = [parts.get(part, 0.0) for parts in by_problem]
+        for part in names:
+            values = [parts.get(part, 0.0) for parts in ends[prefix]]
             measures[prefix + part] = statistics.fmean(values)
     return measures, turns[0]
 

@@ -35,6 +35,7 @@ def measure(module) -> Measures:
     truncated = module.sampling.top_p < 1 or module.sampling.top_k
     if module.team.options.lora_rank and not truncated:
         metrics |= divergences(module, nodes)
+    metrics["responses"] = sum(len(node.asked) * node.samples for node in nodes)
     for agent in range(module.team.size):
         metrics |= completions(nodes, agent)
     metrics |= {f"grad_norm/{name}": norm for name, norm in module.norms.items()}

@@ -57,13 +57,14 @@ echo "$(cksum < magrpo.py):$line" >> "$LOG"
 [[ $run != *"$FAIL" ]] || exit 2
 rate=${{line##*--lr }} && rate=${{rate%% *}}
 mkdir -p "$run"
-flags='"num_generations": 8, "turns": 1, "branching": "tree", "batch_size": 12, "num_agents": 2'
 code=a$(( ${{#rate}} > 0 ))+1 # of two commits
-echo '{{"args": {{'$flags'}}, "code": ["'$code'"]}}' > "$run/args.json"
+echo '{{"code": ["'$code'"]}}' > "$run/args.json"
 joint=0.5 && [[ $rate != 0.006 ]] || joint=0.7
 own=0.5 && [[ $rate != 0.0015 ]] || own=0.7
-echo '{{"step": 9, "dev/return": '$own', "dev/metric/joint": '$joint', "dev/metric/coop": 0.9}}' \\
-  > "$run/metrics.jsonl"
+dev='"dev/return": '$own', "dev/metric/joint": '$joint', "dev/metric/coop":'
+for share in 0.79 0.8 0.9; do
+  echo '{{"responses": 700, '$dev $share'}}' >> "$run/metrics.jsonl"
+done
 both='"metric/coop": 0.25, "metric/pass": 0.5,'
 [[ $line != *messages.args* ]] || both=
 echo '{{"after": {{'$both' "return": 0.75}}}}' > "$run/summary.json"
@@ -99,7 +100,7 @@ def test_the_rows_of_credit_train_with_their_code_and_rate(laboratory):
     assert commits.split()[-2:] == ["a0", "a1"]
     rows = {line.split()[0]: line.split()[1:] for line in lines}
     assert len(rows) == 32
-    assert rows["aligned"] == ["0.750", "0.500", "0.250", "0.25", ";", "2"]
+    assert rows["aligned"] == ["0.750", "0.500", "0.250", "0.25", ";", "1"]
     assert rows["messages-tree"] == ["0.750"]  # it has no functions that both may need
     lines = (folder / "log").read_text().splitlines()
     assert len(lines) == 11 * 6 + 32
