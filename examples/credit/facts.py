@@ -14,6 +14,7 @@ from examples.credit.exact import (
 )
 from examples.credit.games import (
     GAMES,
+    Game,
     coalitions,
     difference,
     earned,
@@ -107,6 +108,17 @@ def a_mean_over_the_lines_left_shortens_the_later_turn():
     assert ratio.max() < (G_TURNS - 1) / G_TURNS
 
 
+def dividing_by_the_deviation_weighs_problems_alike():
+    """A problem whose rewards differ ten times less has a gradient of the same length.
+
+    With the mean it is ten times shorter, as the true gradient is.
+    """
+    small = Game("a tenth", ALONE.table / 10)
+    for name, ratio in (("aligned", 0.1), ("deviation", 1.0)):
+        (got, _), (of_small, _) = mean_gradient(ALONE, name), mean_gradient(small, name)
+        torch.testing.assert_close(of_small, ratio * got, rtol=0.02, atol=1e-9)
+
+
 def an_exact_critic_has_no_bias():
     for game, names in ((ALONE, ["critic"]), (TURNS, ["central", "decentral"])):
         for name in names:
@@ -119,6 +131,7 @@ FACTS = [
     shapley_follows_the_mean_over_coalitions,
     a_baseline_per_turn_index_is_biased_and_returns_to_go_are_not,
     a_mean_over_the_lines_left_shortens_the_later_turn,
+    dividing_by_the_deviation_weighs_problems_alike,
     an_exact_critic_has_no_bias,
 ]
 
