@@ -99,11 +99,11 @@ def test_the_rows_of_credit_train_with_their_code_and_rate(laboratory):
     commits, _, *lines = got.stdout.splitlines()
     assert commits.split()[-2:] == ["a0", "a1"]
     rows = {line.split()[0]: line.split()[1:] for line in lines}
-    assert len(rows) == 32
+    assert len(rows) == 31
     assert rows["aligned"] == ["0.750", "0.500", "0.250", "0.25", ";", "1"]
     assert rows["messages-tree"] == ["0.750"]  # it has no functions that both may need
     lines = (folder / "log").read_text().splitlines()
-    assert len(lines) == 11 * 6 + 32
+    assert len(lines) == 11 * 6 + 31
     [aligned, token, shapley] = [
         next(line for line in lines if f"an out/{name}-0" in line)
         for name in ("aligned", "token", "shapley")
