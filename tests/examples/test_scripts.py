@@ -63,7 +63,7 @@ joint=0.5 && [[ $rate != 0.006 ]] || joint=0.7
 own=0.5 && [[ $rate != 0.0015 ]] || own=0.7
 dev='"dev/return": '$own', "dev/metric/joint": '$joint', "dev/metric/coop":'
 for share in 0.79 0.8 0.9; do
-  echo '{{"responses": 700, '$dev $share'}}' >> "$run/metrics.jsonl"
+  echo '{{"responses": 900, '$dev $share'}}' >> "$run/metrics.jsonl"
 done
 both='"metric/coop": 0.25, "metric/pass": 0.5,'
 [[ $line != *messages.args* ]] || both=
@@ -100,7 +100,7 @@ def test_the_rows_of_credit_train_with_their_code_and_rate(laboratory):
     assert commits.split()[-2:] == ["a0", "a1"]
     rows = {line.split()[0]: line.split()[1:] for line in lines}
     assert len(rows) == 31
-    assert rows["aligned"] == ["0.750", "0.500", "0.250", "0.25", ";", "1"]
+    assert rows["aligned"] == ["0.750", "0.500", "0.250", "0.25", ";", "2"]
     assert rows["messages-tree"] == ["0.750"]  # it has no functions that both may need
     lines = (folder / "log").read_text().splitlines()
     assert len(lines) == 11 * 6 + 31
