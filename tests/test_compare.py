@@ -134,9 +134,19 @@ def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
     assert bonus["count"].tolist() == [2, 0, 0, 0]
     assert bonus["mean"].tolist() == pytest.approx([0.7, *[math.nan] * 3], nan_ok=True)
     said = compare(tmp_path, metrics=["return"], latex=tmp_path / "tex")
-    assert r"\toprule" in (tmp_path / "tex").read_text()
+    tex = (tmp_path / "tex").read_text()
+    assert tex.startswith("% \\usepackage{booktabs, multirow}\n")
+    assert r"\multirow" in tex
     assert re.search(r"normalize c +1 +0.700 +- +- +-", said)
     assert re.search(r"normalize d +3 +-0.000 +- +- +-", said)
+
+
+def test_runs_without_an_end_or_of_an_older_commit_are_compared(tmp_path):
+    run = write_run(tmp_path / "a", 0, STEPS)
+    (run / "args.json").write_text(json.dumps({"args": args_of(run)}))
+    table = compare(tmp_path).split("\n\n")[1]
+    for metric in ("before/return", "return", "greedy/return"):
+        assert re.search(rf"^{metric} +mean +all +0 +-", table, re.MULTILINE)
 
 
 def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted(tmp_path):
@@ -152,6 +162,8 @@ def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted
     other = table.loc["mean", "no reward, normalize c", "eval/trained/pass@1"]
     assert other["mean"] == pytest.approx(0.55)
     assert table.loc["difference"]["count"].tolist() == [1, 0, 1, 0]
+    *_, traits = compare(tmp_path, metrics=["eval/trained/pass@1"]).partition("\n\n")
+    assert "\neval|" in traits  # two groups were evaluated in other ways
     edit_json(run / "eval.json", settings={"items": 5})
     with pytest.raises(ValueError, match="the runs of no reward, normalize c in one way"):
         table_of(tmp_path, "eval/naive/return")

@@ -232,7 +232,7 @@ class Recorder(L.Callback):
 
     def on_train_end(self, trainer, module):
         self.test(trainer, module, "after")
-        self.fill("held out", self.summary["before"])  # what nobody earned then
+        self.fill("held out", self.summary["before"])  # 0 for parts that nobody earned then
         if not trainer.is_global_zero:
             return
         for agent in module.team.policies():
