@@ -99,7 +99,7 @@ def arrangement(agents: int, samples: int, count: float) -> Tensor:
         round 1, shifts 0 1 2   012 120 201.
 
     With G 8 no two samples of three agents meet twice in 4 rounds. In 4 rounds of random order, one
-    meeting in seven is a repetition. The largest count, G^(n-1), is cross.
+    meeting in six is a repetition. The largest count, G^(n-1), is cross.
     """
     joints = []
     for number in range(min(count, samples ** (agents - 1))):

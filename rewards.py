@@ -253,8 +253,8 @@ def _looks_like_wrapper(definition: ast.stmt | None) -> bool:
 #
 # Sigmoids make fluent and grounded smooth, so that a weak model has a slope to climb.
 #
-# docs/rewards.md has the purpose of each part and its source, docs/results/real.md how the rewards
-# rank people's texts.
+# docs/rewards.md has the purpose of each part and its source, and how the rewards rank people's
+# texts.
 # --------------------------------------------------------------------------------------------------
 
 FLUENT = (-7.0, 0.5)  # middle and width of its sigmoid, nats per token
@@ -348,12 +348,13 @@ def _sigmoid(value: float, middle: float, width: float) -> float:
 #
 #    `structure`    0.5  Both responses have a number of words within limits.
 #    `length`       1.0  Characters of the second text / characters of the first.
-#    `vocabulary`   0.5  Different words of the second text / different words of the first.
+#    `vocabulary`   0.5  Different content words of the second text / those of the first.
 #    `coherence`    0.4  `0.4 tau` grows with k, the number of transition categories that occur.
 #    `consistency`  0.6  `0.6 min(J, cap) / cap`. J is the Jaccard index of the content words.
 #
 # Content words are all words but the paper's 106 stop-words. The released code is that of the
-# authors' writing experiments since 31 Dec 2025. docs/rewards.md lists how it differs.
+# authors' writing experiments since 31 Dec 2025. examples/released.py lists how it
+# differs.
 #
 # These rewards never read the post or the abstract.
 # --------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def read_runs(names: list[str], defaults: dict) -> DataFrame:
 
 def read_run(directory: Path, defaults: dict) -> dict:
     """Return the row of a run. Traits are texts."""
-    # The first are of runs of 2026-11-28 and before, which lack them.
+    # Defaults are for runs of older commits, which lack what follows.
     record = {"items": {}, "maximum": 0.0, "unit": None} | read_args(directory)
     flags = defaults | record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
@@ -58,6 +58,7 @@ def read_run(directory: Path, defaults: dict) -> dict:
     summary = read_json(directory, "summary.json")
     evaluation = read_json(directory, "eval.json")
     paid = 1 if record["unit"] == "episode" else flags["turns"]  # so many times in an episode
+    largest = largest_return(record["maximum"], paid, flags["gamma"])  # again for older ones
     row = summary.get("after", {}) | {
         "before": summary.get("before", {}),
         "run": str(directory),
@@ -67,7 +68,7 @@ def read_run(directory: Path, defaults: dict) -> dict:
         "eval": evaluation.get("methods", {}),
         "evaluated": str(evaluation.get("settings")),
         "test": str(record["items"].get("test")),  # a digest of the problems
-        "largest": str(largest_return(record["maximum"], paid, flags["gamma"])),
+        "largest": str(record.get("largest_return", largest)),
         "steps": DataFrame(read_records(directory / "metrics.jsonl")),
     }
     traits = flags | {name: record.get(name) for name in RECORDED}

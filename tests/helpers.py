@@ -330,7 +330,7 @@ def write_run(run, seed=0, steps=(), before=None, after=None, **recorded):
     record = {"code": ["aaa"], "items": {}, "maximum": 4.0, "unit": "turn", "bases": {}}
     record["max_steps"] = [len(steps)]
     for name, value in recorded.items():
-        (record if name in record else args)[name] = value
+        (record if name in {*record, "largest_return"} else args)[name] = value
     (run / "args.json").write_text(json.dumps(record | {"args": args}))
     write_lines(run / "metrics.jsonl", [{"step": i} | step for i, step in enumerate(steps)])
     if after:

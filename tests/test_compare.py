@@ -79,6 +79,7 @@ DIFFERENT = """
 {"turns": 1}                      {"turns": 2}                      0 0 1
 {"turns": 1}                      {"turns": 2, "unit": "episode"}   1 1 1
 {"turns": 2}                      {"turns": 2, "unit": "episode"}   0 0 1
+{"turns": 1}                      {"turns": 2, "largest_return": 4.0}  1 1 1
 {"gamma": 1.0}                    {"gamma": 0.5}                    1 1 1
 {"turns": 2, "gamma": 1.0}        {"turns": 2, "gamma": 0.5}        0 0 1
 {"reward": null}                  {"reward": "code_pass"}           0 0 1

@@ -4,6 +4,7 @@ What a play may not do is in test_plugins.py. python -m pytest tests/test_episod
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from test_magrpo import Echo, long_answers, make, step
@@ -17,6 +18,7 @@ from training.held_out import evaluate
 from training.metrics import measure
 from training.plugins import make_task
 from training.report import describe
+from training.run_folder import make_record
 
 WORD = {"word": "A"}
 AGENTS = (0, 1)
@@ -87,12 +89,18 @@ def test_a_workflow_is_trained_over_several_turns(workflow, branching):
 @pytest.mark.parametrize("workflow, turns", [(None, 2), (InTurn, 2), (Discussion, 4)])
 def test_a_task_in_turn_has_one_scored_turn_in_every_baseline(workflow, turns, tmp_path):
     (tmp_path / "mine.py").write_text("import tasks\nclass Mine(tasks.InTurn, tasks.Coop): pass\n")
-    task = make_task(train.parse(["--task", f"{tmp_path}/mine.py:Mine"]), workflow)
+    args = train.parse(["--task", f"{tmp_path}/mine.py:Mine"])
+    task = make_task(args, workflow)
     item = task.items("test")[0]
     step = follow(task, item, [])
     while step.asked and not step.scored:
         step = follow(task, item, [*step.history, (step.asked, AB)])
     assert (len(step.history), task.scored(task.turns), task.turns) == (turns, 1, turns)
+    args.turns = turns
+    rollout = SimpleNamespace(task=task, reward=SimpleNamespace(maximum=4.0))
+    team = SimpleNamespace(bases=[])
+    record = make_record({}, args, {}, SimpleNamespace(rollout=rollout, team=team))
+    assert record["largest_return"] == 4.0
 
 
 class Varying(Echo):

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from policies import Mistake
 from policies.model_names import EMBEDDED, fingerprint, recorded_name
+from rewards import largest_return
 from training.items import digest
 
 ROOT = EMBEDDED.parent
@@ -203,6 +204,9 @@ def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
         "items": {split: digest(items) for split, items in splits.items()},
         "maximum": rollout.reward.maximum,
         "unit": "episode" if rollout.task.per_episode else "turn",  # of the maximum
+        "largest_return": largest_return(
+            rollout.reward.maximum, rollout.task.scored(args.turns), args.gamma
+        ),
         "date": datetime.now().isoformat(timespec="seconds"),  # that chat templates see
         "max_steps": [],
         "commands": [],
