@@ -136,8 +136,11 @@ def run_flags(args: Namespace, directory: Path | None) -> train.Args:
     if directory:
         recorded = train.recorded_flags(directory)
     if args.task and args.task != recorded.get("task"):
-        for name in ("reward", "task_arg", "data", "feedback"):  # they are of the run's task
+        for name in ("reward", "task_arg", "data", "feedback", "turns"):  # of the run's task
             recorded.pop(name, None)
+    if args.turns == 1:
+        recorded.pop("feedback", None)  # it is told between turns
+    recorded.pop("kl_coef", None)  # it is of training
     for name in REPLACE:
         value = getattr(args, name)
         if value is not None:
@@ -290,7 +293,7 @@ def answer(args: Namespace, run: Path | None) -> list[dict]:
     quiet()
     from evaluation.players import UNSCORED, Player
 
-    player = Player(flags, run, UNSCORED)
+    player = Player(flags, run, UNSCORED if task.reward else None)  # or `play` pays by itself
     rollout = player.rollout(range(flags.num_agents))
     samples = 1 if any(args.temperature or ()) else 0
     name = f"{prefix(args, run)}the team"

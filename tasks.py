@@ -120,12 +120,13 @@ class Task:
     def once(self, function: Callable, *arguments):
         """Return function(*arguments), called once for equal arguments, in all threads.
 
-        The latest REMEMBERED answers are kept. Nobody may change them.
+        The latest REMEMBERED answers are kept. Nobody may change them. A function that is made
+        anew each time, such as a lambda in `play`, is called each time.
         """
-        values = pickle.dumps((function.__qualname__, arguments))
+        values = hash(pickle.dumps(arguments))
         with LOCK:
             memory = vars(self).setdefault("_memory", functools.lru_cache(REMEMBERED)(place))
-            lock, answers = memory(hash(values))
+            lock, answers = memory(function, values)
         with lock:  # another thread may be at work on it
             if not answers:
                 answers.append(function(*arguments))
@@ -155,7 +156,14 @@ class Task:
         return None
 
     def check(self, item: dict) -> None:
-        """Raise ValueError for an item of eval.py ask that this task cannot use."""
+        """Raise ValueError for an item of eval.py ask that this task cannot use.
+
+        It has the field of the problem, or all fields if the task's own items do not have that.
+        """
+        own = next(iter(self.items("test")))
+        for name in [self.field] if self.field in own else own:
+            if type(item.get(name)) is not type(own[name]):
+                raise Mistake(f"ask: the item needs {name!r}, such as {own[name]!r:.60}")
 
     def ask(self, text: str) -> dict:
         """Return the item of a problem in a user's words, for eval.py ask."""
@@ -167,7 +175,7 @@ class Task:
         return item | {self.field: text}
 
 
-def place(key: int) -> tuple[threading.Lock, list]:
+def place(function: Callable, arguments: int) -> tuple[threading.Lock, list]:
     """Return where `Task.once` keeps an answer, with the lock of those who ask for it."""
     return threading.Lock(), []
 
@@ -350,9 +358,9 @@ class CodeTask(Task):
         return classify(responses, item)
 
     def check(self, item: dict) -> None:
-        lacking = {"prompt", "entry_point", "tests"} - item.keys()
-        if lacking:
-            raise Mistake(f"ask: the item lacks {', '.join(sorted(lacking))}")
+        for name, kind in (("prompt", str), ("entry_point", str), ("tests", list)):
+            if not isinstance(item.get(name), kind):
+                raise Mistake(f"ask: the item needs {name!r}, a {kind.__name__}")
 
     def ask(self, text: str) -> dict:
         """Return an item without tests, of a question, or of a signature with its docstring."""

@@ -54,9 +54,12 @@ def methods(flags, is_trained: bool) -> dict[str, tuple[Iterable[int], type | No
 
 
 def alone(flags, model: str | None):
-    """Return the flags of one model that does the whole team's task, with the team's tokens."""
+    """Return the flags of one model that does the whole team's task.
+
+    It gets the team's tokens at each turn, and as many scored turns.
+    """
     model = model or flags.model[-1]
-    return dataclasses.replace(
+    own = dataclasses.replace(
         flags,
         num_agents=1,
         model=[model],
@@ -65,6 +68,8 @@ def alone(flags, model: str | None):
         lora_rank=0,
         max_new_tokens=flags.num_agents * flags.max_new_tokens,
     )
+    own.turns = flags.turns // make_task(flags).asks * make_task(own).asks
+    return own
 
 
 @dataclasses.dataclass(frozen=True)

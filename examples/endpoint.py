@@ -19,11 +19,12 @@ THREADS = 16
 class Endpoint:
     def __init__(self, url: str, model: str, timeout: float = 60.0, retries: int = 5):
         try:
-            from openai import OpenAI  # takes a second
+            from openai import OpenAI, OpenAIError  # takes a second
         except ModuleNotFoundError as error:
             raise Mistake(f"{error}: a model behind a server needs pip install openai") from error
         key = os.environ.get("OPENAI_API_KEY") or "none"  # a local server needs no key
         self.client = OpenAI(base_url=url, api_key=key, timeout=timeout, max_retries=retries)
+        self.failure = OpenAIError
         self.url = url
         self.model = model
         self.folder = Path.home() / ".cache/magrpo/expert"
@@ -41,7 +42,12 @@ class Endpoint:
         with self.locks.setdefault(name, threading.Lock()):
             if not path.exists():
                 self.folder.mkdir(parents=True, exist_ok=True)
-                answer = self.client.chat.completions.create(model=self.model, messages=messages)
+                try:
+                    answer = self.client.chat.completions.create(
+                        model=self.model, messages=messages
+                    )
+                except self.failure as error:
+                    raise Mistake(f"the server at {self.url}: {error}") from error
                 text = answer.choices[0].message.content or ""
                 half = path.with_suffix(f".{os.getpid()}")  # a killed process leaves no half answer
                 half.write_text(text, "utf-8", errors="replace")

@@ -33,7 +33,16 @@ def is_adapter(name: str | Path) -> bool:
 
 
 def adapter_config(folder: str | Path) -> dict:
-    return json.loads((Path(folder) / ADAPTER).read_text("utf-8"))
+    """Return an adapter's config, which names its base. Raise ValueError for another file."""
+    path = Path(folder) / ADAPTER
+    try:
+        config = json.loads(path.read_text("utf-8-sig"))
+    except ValueError:
+        config = None
+    match config:
+        case {"base_model_name_or_path": str()}:
+            return config
+    raise Mistake(f"{path} is not JSON that names the base of an adapter")
 
 
 def recorded_name(name: str) -> str:

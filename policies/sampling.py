@@ -88,7 +88,7 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
     total = logits.logsumexp(-1, keepdim=True)
     mass = (ranked - total).exp()
     likelier = mass.cumsum(-1) - mass  # mass of the tokens before each token
-    inside = likelier < top_p
+    inside = (likelier < top_p) & (mass > 0)  # a sum of nearly 1 may be rounded down
     kept = inside.sum(-1, keepdim=True)
     last = kept.clamp(min=1) - 1
     least = ranked.gather(-1, last)

@@ -26,8 +26,10 @@ Feedback = Callable[[dict, list[str]], list[str]]  # item, responses -> one text
 def configured(mode: str | None, limit: int) -> Feedback | None:
     """Return the feedback of a mode, None where no mode is asked for.
 
-    Mistake: the mode is unknown, or takes no number of tests.
+    Mistake: the mode is unknown or takes no number of tests, or this is none.
     """
+    if type(limit) is not int or limit < 0:
+        raise Mistake(f"--task-arg feedback_tests={limit!r}: a number of tests, or 0 for all")
     if limit != 1 and mode != "tests":
         raise Mistake("--task-arg feedback_tests goes with --feedback tests")
     match mode:

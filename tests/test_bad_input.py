@@ -121,6 +121,10 @@ train --turns 2 --feedback nope                 task 'coop': unknown --feedback 
 train --task-arg feedback_test=3                unexpected keyword argument 'feedback_test'
 train --task-arg feedback_tests                 'feedback_tests' is not NAME=VALUE
 train --task-arg feedback_tests=3               --task-arg feedback_tests goes with --feedback
+train --turns 2 --feedback tests --task-arg feedback_tests=1.5  feedback_tests=1.5: a number of
+train --task ../mine                            unknown task '../mine' (a path with dots begins
+train --task examples.workflows.Router --num-agents 3 --reward code  takes no reward such as
+train --init adapter                            config.json is not JSON that names the base
 train --task mine.py:Task --task-arg word=3     'word'; it takes (data=None, num_agents=2)
 train --task-arg num_agents=3                   multiple values for keyword argument 'num_agents'
 train --task mine.py:Task --data mine.py        it takes no --data
@@ -167,7 +171,8 @@ eval list --limit 3                             unrecognized arguments: --limit
 eval --run run --task none.py:Task              Task.items('test') has no problem to play
 eval doctor nowhere                             there is no run (no nowhere/args.json)
 eval ask { --task mine.py:Task                  ask: not one JSON object (Expecting property
-eval ask {} --task coop                         ask: the item lacks entry_point, prompt, tests
+eval ask {} --task coop                         ask: the item needs 'prompt', a str
+eval ask {"task_id":1} --task mine.py:Task      ask: the item needs 'task_id', such as 'test'
 eval --task coop --device cuda                  --device cuda: torch finds none on this machine
 """
 
@@ -266,6 +271,11 @@ SPOILED = [  # what is done, the command, what is named
         "row 2: task tldr needs a text in the field 'prompt'",
     ),
     (task('__file__ + ":reward"', "None"), MINE, "reward None has to name a function with"),
+    (
+        task('reward = __file__ + ":reward"', "reward, maximum = None, 1.0"),
+        f"{MINE} --dry-run",
+        "pays by itself, but it gave texts to score: name a --reward",
+    ),
     (task("pass", "self.num_agents = 3"), MINE, "the task is for 3 agents, the team has 2"),
     (task("__file__ + ", '"policies" + '), MINE, "policies has no reward 'reward'"),
     (task(ITEMS, f"{ITEMS} * (split != 'dev')"), MINE, "has no items of dev"),
@@ -286,6 +296,7 @@ SPOILED = [  # what is done, the command, what is named
     (no_eos, MODEL, "no end-of-sequence token: set eos_token in its tokenizer"),
     (template("{{ messages[0].content }}"), f"{CHAT} --template-arg think=1", "does not read it"),
     (OTHER, f"{MODEL} --init run", "the model model is not what"),
+    (text("run/agents/1/adapter_config.json", "[]"), "train --init run", "is not JSON that names"),
     (scaled, "train --init run", "'use_rslora': True, 'alpha_pattern': {'q': 8}}"),
     (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "metrics.jsonl is damaged"),
     (OTHER, RESUME, "is not what run was trained on"),

@@ -1,5 +1,6 @@
 """Bits of the frozen base where --bits does not say: python -m pytest tests/test_defaults.py"""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from helpers import copied_model, edit_args, run_eval, table, watch
 
 import train
 from policies import loading
+from policies.model_names import EMBEDDED, TeamOptions
 from training import defaults
 from training.plugins import make_task
 from training.run_folder import recorded
@@ -48,6 +50,21 @@ def test_a_process_works_on_its_own_card(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert loading.device() == torch.device("cuda", 1)
     assert chosen == [torch.device("cuda", 1)]
+
+
+def test_a_shared_policy_starts_each_of_its_agents(tmp_path):
+    """Each of two bases has one. A fourth agent, which the run does not have, begins as agent 0."""
+    models = [str(EMBEDDED), *[str(EMBEDDED / "many")] * 2]
+    for agent in (0, 1):
+        folder = tmp_path / f"agents/{agent}"
+        folder.mkdir(parents=True)
+        config = {"base_model_name_or_path": models[agent], "r": 16, "lora_alpha": 32}
+        (folder / "adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "args.json").write_text(json.dumps({"args": {"model": models}}))
+    for team, want in ((models, "011"), (models + models[:1], "0110")):
+        options = TeamOptions(team, share=want == "011")
+        folders = defaults.agent_folders([str(tmp_path)], options)
+        assert folders == [str(tmp_path / "agents" / agent) for agent in want]
 
 
 def test_a_run_keeps_its_bits(trained, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ What a play may not do is in test_plugins.py. python -m pytest tests/test_episod
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -176,6 +177,14 @@ def test_what_is_dear_is_called_once_and_the_latest_answers_are_kept(monkeypatch
     assert {*answers} == {1}
     assert [task.once(dear, WORD, [text]) for text in "abca"] == [1, 2, 3, 4]
     assert calls == [*"abca"]
+
+
+def test_functions_of_one_name_are_two_functions():
+    """A lambda that is made anew each time may know something else."""
+    task = Echo()
+    answers = [task.once(lambda text, word=word: (word, text), "a") for word in "xy"]
+    answers += [task.once(partial(max, number), 4) for number in (3, 5)]
+    assert answers == [("x", "a"), ("y", "a"), 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,7 @@ import shutil
 from collections import defaultdict
 
 import pytest
-from helpers import (
-    read_json,
-    run_eval,
-    train_run,
-    words,
-)
+from helpers import edit_args, read_json, run_eval, train_run, words
 
 import eval as evaluation
 from evaluation import players
@@ -224,6 +219,31 @@ class Poem(Task):
 def test_ask_names_what_it_borrows(capsys):
     assert Poem().ask("y") == Poem().items("test")[0] | {"prompt": "y"}
     assert capsys.readouterr().err == "the problem has your prompt, and is otherwise poem/0\n"
+
+
+def test_ask_of_a_task_whose_play_pays_by_itself(capsys):
+    evaluation.main(words("ask Double. --task examples.workflows.Router --model", *["tiny"] * 3))
+    assert "=== the team, greedy" in capsys.readouterr().out
+
+
+def test_one_model_has_as_many_scored_turns_as_the_team(tmp_path):
+    (tmp_path / "mine.py").write_text("import tasks\nclass Mine(tasks.InTurn, tasks.Coop): pass\n")
+    for flags, turns in ((f"--task {tmp_path}/mine.py:Mine", (2, 1)), ("--turns 2", (2, 2))):
+        team = evaluation.run_flags(evaluation.parse(words(flags)), None)
+        assert (team.turns, players.alone(team, None).turns) == turns
+
+
+def test_what_is_of_training_or_of_another_task_does_not_bind_an_evaluation(team, tmp_path):
+    run = shutil.copytree(team, tmp_path / "run")
+    edit_args(run, kl_coef=0.1, turns=3, feedback="tests")
+    for flags, want in (
+        ("--top-p 0.9", (3, "tests")),
+        ("--turns 1", (1, None)),
+        ("--task examples.workflows.Debate", (2, None)),
+        ("--task examples.workflows.Debate --turns 4", (4, None)),
+    ):
+        played = evaluation.run_flags(evaluation.parse(words(flags)), run)
+        assert (played.turns, played.feedback) == want
 
 
 def test_models_without_a_run_make_a_team_of_their_number():

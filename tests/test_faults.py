@@ -5,6 +5,7 @@ adapters, optimizer, metrics (no line missing, none twice) and samples, bit for 
 one, with 20 kills: python -m pytest -m slow tests/test_faults.py
 """
 
+import asyncio
 import functools
 import itertools
 import json
@@ -211,6 +212,16 @@ def call_what_hangs():
 def test_sys_exit_in_a_reward_is_said_at_once():
     with pytest.raises(ValueError, match=r"it called sys\.exit\(no key\)"):
         threads.in_threads("it", lambda *_: sys.exit("no key"), [({}, ["", ""])])
+
+
+def test_whatever_ends_a_call_is_heard(monkeypatch):
+    monkeypatch.setattr(threads, "LIMIT", 1)
+
+    def cancelled(item, texts):
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        threads.in_threads("it", cancelled, [({}, ["", ""])])
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,12 @@ def test_what_a_batch_reward_returns_is_checked():
             Scorer(reward)([({}, ["a"]), ({}, ["b"])])
 
 
+def test_an_argument_with_a_default_is_not_for_the_base():
+    reward = rewarding(lambda calls, weight=0.5: [weight], 1.0)
+    reward.batch = True
+    assert Scorer(reward)([({}, ["a"])]) == [{"reward": 0.5}]
+
+
 @pytest.fixture
 def plugin(tmp_path):
     (tmp_path / "likely.py").write_text(PLUGIN)

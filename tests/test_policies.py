@@ -283,6 +283,12 @@ def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
         assert torch.equal(found, sorted_nucleus(row, top_p))
 
 
+def test_top_p_of_nearly_1_adds_nothing_to_top_k():
+    torch.manual_seed(0)
+    kept = warp(torch.randn(100, 999), Sampling(1.0, 50, 1 - 1e-7, 1)).isfinite()
+    assert kept.sum(1).max() <= 50
+
+
 def test_decoding_ends_when_every_row_has_its_stop(monkeypatch):
     """A stop may begin in the given beginning of the answer."""
     base = small_base()

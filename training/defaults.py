@@ -19,7 +19,7 @@ from policies.model_names import (
 from tasks import of_agents
 from training.flags import conflict, each
 from training.plugins import task_class
-from training.run_folder import check_base, find_run
+from training.run_folder import check_base, find_run, read_args
 
 JOINTS = 4  # --joint from three agents on (docs/results/coop.md)
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
@@ -82,15 +82,19 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     """Return the folder that each agent starts from, with a new optimizer (--init).
 
     A name is that of a run, or the folder of one agent, as peft or transformers writes it. A run's
-    agent i becomes agent i. If the run has no agent i, its agent 0 does. Mistake: another base, or
-    another rank or scale of the adapter. It would load and be worth nothing.
+    agent i becomes agent i. Where it shared a policy, that becomes agent i. If the run has no agent
+    i, its agent 0 does. Mistake: another base, or another rank or scale of the adapter. It would
+    load and be worth nothing.
     """
     folders = []
     for agent, name in enumerate(each("--init", names, len(team.model))):
         folder = find_run(name)
         if (folder / "agents").is_dir():
-            own = folder / f"agents/{agent}"
-            folder = own if own.is_dir() else folder / "agents/0"  # as where it shared a policy
+            models = read_args(folder)["args"]["model"]
+            number = agent if agent < len(models) else 0
+            own = folder / f"agents/{number}"
+            first = models.index(models[number])  # by whom a shared policy is known
+            folder = own if own.is_dir() else folder / f"agents/{first}"
         check_agent(folder, team.model[agent], team)
         folders.append(str(folder.resolve()))
     if team.share and len({*folders}) > len({*team.model}):

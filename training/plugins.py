@@ -38,6 +38,8 @@ def resolve(name: str, known: dict[str, str], noun: str, fits):
     full = plug_in(known.get(name, name))
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     try:
+        if full.startswith("."):
+            raise ModuleNotFoundError("a path with dots begins with a name")
         if path.endswith(".py"):
             module = load_file(ROOT / path)
         else:
@@ -120,6 +122,11 @@ def find_reward(task: Task):
     """Return the reward of the task, or of --reward if given. The task itself: its `play` pays."""
     reward = task
     if isinstance(task.reward, str):
+        if task.maximum:
+            raise Mistake(
+                "a task with a maximum pays by itself, in `play`: it takes no reward such as "
+                f"{task.reward!r}"
+            )
         reward = resolve(task.reward, REWARDS, "reward", callable)
     if not 0 < (getattr(reward, "maximum", None) or 0) < math.inf:
         raise Mistake(

@@ -17,6 +17,12 @@ from training.threads import in_threads, quoted
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 
 
+def needed(function) -> list[str]:
+    """Return the names of the arguments that a function cannot be called without."""
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.default is one.empty]
+
+
 class Scorer:
     """Lets episodes go on, and scores many joint responses with a reward.
 
@@ -29,7 +35,7 @@ class Scorer:
         self.reward = reward
         self.maximum = float(reward.maximum)
         self.is_batch = getattr(reward, "batch", False)
-        self.asks_base = self.is_batch and len(inspect.signature(reward).parameters) > 1
+        self.asks_base = self.is_batch and len(needed(reward)) > 1
         self.base = base if self.asks_base else None  # else nothing holds it here
         self.chat = chat
         if self.base and not self.base.lora:
@@ -50,6 +56,10 @@ class Scorer:
         """Return what the reward returns for each (item, responses). Without any: []."""
         if not calls:
             return []
+        if not callable(self.reward):
+            raise Mistake(
+                "the task's `play` pays by itself, but it gave texts to score: name a --reward"
+            )
         if not self.is_batch:
             return in_threads("the reward", self.reward, calls)
         arguments: list = [calls]
@@ -75,7 +85,7 @@ class Scorer:
                 problem = f"which is above its maximum of {self.maximum:g}"
             else:
                 return parts
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, OverflowError, TypeError, ValueError):
             problem = "which is neither a number nor a dict of named numbers"
         raise Mistake(f"the reward returned {value!r:.200}, {problem}, {quoted(item, texts)}")
 

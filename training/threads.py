@@ -24,9 +24,9 @@ def in_threads(name: str, function: Callable, calls: Collection) -> list:
         for future, call in left:
             try:
                 future.set_result(function(*call))
-            except SystemExit as error:  # it would end this thread alone
+            except SystemExit as error:  # it would end this process without a word
                 future.set_exception(Mistake(f"{name} called sys.exit({error})"))
-            except Exception as error:
+            except BaseException as error:  # else nobody would hear of it
                 future.set_exception(error)
 
     for _ in range(THREADS):

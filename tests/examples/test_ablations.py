@@ -175,20 +175,30 @@ def test_counterfactual_credit_is_over_the_deviation_of_the_batch(tmp_path):
     torch.testing.assert_close(got.flatten(1), table("-3 -1 0 0 | 1 3 0 0"))
 
 
-def test_a_baseline_of_turns_is_subtracted_as_often_as_a_line_has_turns(tmp_path):
-    """Three lines of one agent. They earn 1, 2, 6 at turn 0. Two go on and earn 10 and 20."""
+@pytest.mark.parametrize(
+    "discounted, returns, want",
+    [(True, "6 12 6", "-4.5 1.5 3"), (False, "11 12 6", "-7 1.5 3")],
+)
+def test_a_baseline_of_turns_is_subtracted_as_often_as_a_line_has_turns(
+    discounted, returns, want, tmp_path
+):
+    """Three lines of one agent. They earn 1, 2, 6 at turn 0. Two go on and earn 10 and 20.
+
+    Where the first line's turn 0 was not scored, gamma does not count what follows.
+    """
     module = patched("turn_index", tmp_path)
-    root, *later = nodes_of(module, "6 12 6", "10", "20")
+    root, *later = nodes_of(module, returns, "10", "20")
     root.children = [*later, None]
     for node in later:
         node.values = node.returns[:, 0]
+        node.discounted = node is later[1] or discounted
     stub = SimpleNamespace(groups=lambda: [[root], later])
     stub.algorithm = SimpleNamespace(num_generations=3, advantage="turn")
     stub.rollout = SimpleNamespace(episode=SimpleNamespace(gamma=0.5))
     stub.later = lambda node, name: module.MAGRPO.later(stub, node, name)
     module.MAGRPO.set_advantages(stub)
     assert [float(node.advantages) for node in later] == [-5, 5]
-    torch.testing.assert_close(root.advantages, table("-4.5 1.5 3"))
+    torch.testing.assert_close(root.advantages, table(want))
 
 
 @pytest.mark.parametrize(

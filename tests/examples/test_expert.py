@@ -13,6 +13,7 @@ from test_feedback import AUX, FIVE, ITEM, MAIN
 import train
 from examples import expert, judge
 from examples.endpoint import Endpoint
+from policies import Mistake
 from training.plugins import make_task
 from training.reward_runner import Scorer
 
@@ -94,6 +95,12 @@ def test_each_question_is_asked_once(tmp_path, answer, edit):
         assert len(endpoint.requests) == 1
         ask(endpoint, [AUX, FIVE])
     assert len(endpoint.requests) == len(kept_answers(tmp_path)) == 2
+
+
+def test_a_server_that_is_down_is_named():
+    nobody = Endpoint("http://127.0.0.1:9/v1", "big", retries=0)
+    with pytest.raises(Mistake, match="the server at http://127"):
+        nobody.ask("system", "user")
 
 
 def test_the_recipe_s_task_takes_other_feedback():
