@@ -182,7 +182,8 @@ class Player:
         ValueError: a prompt of a workflow does not fit. The episode would earn 0.
         """
         turns = play(rollout, items, seed, samples, self.sampling, method)
-        warn_of_zeros(turns)
+        if self.scorer is not UNSCORED:
+            warn_of_zeros(turns)
         nodes = itertools.chain(*turns)
         if rollout.task is not self.task and any(map(cut_off, nodes)):
             raise Mistake("a prompt with partners' texts does not fit")

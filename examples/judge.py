@@ -45,8 +45,8 @@ def pairwise(calls):
                 questions.append(f"{text}\n\n{answers}")
     scores = [0.0] * len(calls)
     for (first, second), answer in zip(pairs, endpoint().ask_all(COMPARE, questions), strict=True):
-        letter = re.search(r"\b[ABT]\b", answer)
-        wins = {"A": 1.0, "B": 0.0}.get(letter and letter[0], 0.5)
+        letter = re.match(r"\W*(?:Answer\W+)?([ABT])\b(?! \w)", answer)  # not "A tie"
+        wins = {"A": 1.0, "B": 0.0}.get(letter and letter[1], 0.5)
         scores[first] += wins / 2
         scores[second] += (1 - wins) / 2
     compared = set(itertools.chain(*pairs))

@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from policies import Mistake
+from policies.model_names import adapter_config, located
 from training.flags import Parser
 from training.terminal import fail, quiet
 
@@ -21,13 +22,15 @@ TOP.add_argument("folder", type=Path)
 
 def merged(folder: Path):
     """Return an adapter's base with the adapter in its weights, and the tokenizer."""
-    from peft import AutoPeftModelForCausalLM  # after `quiet`: it loads bitsandbytes, which warns
+    from peft import PeftModel  # after `quiet`: it loads bitsandbytes, which warns
 
-    model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    base = model.peft_config["default"].base_model_name_or_path
+    base = located(adapter_config(folder)["base_model_name_or_path"])
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     has_tokenizer = (folder / "tokenizer_config.json").is_file()
     tokenizer = AutoTokenizer.from_pretrained(folder if has_tokenizer else base)
-    return model.merge_and_unload(safe_merge=True), tokenizer
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:  # it was trained with new ones
+        model.resize_token_embeddings(len(tokenizer))
+    return PeftModel.from_pretrained(model, folder).merge_and_unload(safe_merge=True), tokenizer
 
 
 def unpacked(file: Path):

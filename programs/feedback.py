@@ -28,8 +28,8 @@ def configured(mode: str | None, limit: int) -> Feedback | None:
 
     Mistake: the mode is unknown or takes no number of tests, or this is none.
     """
-    if type(limit) is not int or limit < 0:
-        raise Mistake(f"--task-arg feedback_tests={limit!r}: a number of tests, or 0 for all")
+    if limit < 0:
+        raise Mistake(f"--task-arg feedback_tests={limit}: a number of tests, or 0 for all")
     if limit != 1 and mode != "tests":
         raise Mistake("--task-arg feedback_tests goes with --feedback tests")
     match mode:

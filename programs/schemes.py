@@ -28,7 +28,8 @@ from programs.extraction import extract, part_names, syntax_tree
 # Parts of a path, such as "FunctionDef.body Return.value sum.args GeneratorExp.elt aux.func".
 ASKED = re.compile(r"(If|IfExp|While)\.test|Match\.subject|comprehension\.ifs|filter\.args")
 TRIED = re.compile(r"Try\.body|Or\.values")
-REPEATED = re.compile(r"For\.body|While\.|\.elt|DictComp\.(key|value)|\.args( Lambda\.body|$)")
+PASSED = r"(\.args|keyword\.value)( Lambda\.body|$)"
+REPEATED = re.compile(rf"For\.body|While\.|\.elt|DictComp\.(key|value)|{PASSED}")
 RETURNED = re.compile(r"(Return|Yield|YieldFrom)\.value")
 UNCHANGED = re.compile(r"(Return|Assign)\.value( \w+\.func)?$")
 
@@ -105,7 +106,7 @@ def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
 
 
 def _mentions(node: ast.AST, place: Mention) -> Iterator[tuple[str, Mention]]:
-    """Yield each name that is read, where its value is used."""
+    """Yield each name that is read, where its value is used, and "" where a function returns."""
     label = type(node).__name__
     match node:
         case ast.Expr(value=ast.Call(func=ast.Attribute()) | ast.Yield() | ast.YieldFrom()):
@@ -122,6 +123,8 @@ def _mentions(node: ast.AST, place: Mention) -> Iterator[tuple[str, Mention]]:
             place = place._replace(function=name)
     if isinstance(node, ast.stmt):
         place = place._replace(statement=node)
+    if isinstance(node, ast.Return):  # also of a value without a name
+        yield "", place._replace(path=f"{place.path} Return.value")
     for field, value in ast.iter_fields(node):
         inner = place._replace(path=f"{place.path} {label}.{field}")
         for child in value if isinstance(value, list) else [value]:

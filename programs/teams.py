@@ -92,6 +92,8 @@ def team_parts(item: dict, responses: list[str]) -> Team:
     names = part_names(item, len(responses))
     if len(responses) == 1:
         responses = responses * len(names)
+    if len(responses) != len(names):
+        raise Mistake(f"an item with {', '.join(names)} is not for {len(responses)} responses")
     team = {}
     for name, text in zip(names, responses, strict=True):
         team[name] = extract(text, name, frozenset(names) - {name})
@@ -121,8 +123,8 @@ def program(item: dict, team: Team, may_fail: int | None = None) -> Program:
     It leaves out helpers that main does not use. So it is the same for all
     partners, and the sandbox runs it once.
     """
-    if isinstance(item["tests"], str):
-        raise Mistake("the tests of an item have to be a list of texts, not one text")
+    if not isinstance(item["tests"], list | tuple):
+        raise Mistake(f"the tests of an item have to be a list of texts, not {item['tests']!r:.60}")
     *_, main = team
     parts = [team[name] for name in [*used_helpers(team), main]]
     statements = [statement for part in parts for statement in part.statements]

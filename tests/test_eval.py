@@ -204,7 +204,8 @@ def test_ask_answers_as_the_evaluation_does(team, tmp_path, capsys):
     item = Coop().items("dev")[0]
     two_runs = flags.replace(str(team), f"{team} {team}")  # each answers
     evaluation.main(["ask", json.dumps(item), *words(two_runs)])
-    said = capsys.readouterr().out
+    said, warned = capsys.readouterr()
+    assert not warned
     assert said.count(f"=== {team}/the team, greedy") == 2
     for turn in (first, second):
         asked = shown(turn | {"parts": {}, "task_id": item["task_id"]})

@@ -81,7 +81,7 @@ def test_what_is_installed_is_what_a_program_imports():
     installed = project["tool"]["setuptools"]
     rooms = [pattern.rstrip("*") for pattern in installed["packages"]["find"]["include"]]
     names = {name.partition(".")[0] for name in modules()}
-    assert {*installed["py-modules"], *rooms} == names - {"examples"}
+    assert {*installed["py-modules"], *rooms} == names
 
 
 def test_a_break_finds_its_text_and_its_test():

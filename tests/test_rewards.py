@@ -343,8 +343,11 @@ def test_helpers_share_the_cooperation():
 
 
 def test_no_tests_and_setup():
-    with pytest.raises(ValueError, match="a list of texts, not one text"):
-        code(EVEN, FILTERED, tests="assert solve([]) == 0")
+    for tests in ("assert solve([]) == 0", None):
+        with pytest.raises(ValueError, match="a list of texts, not"):
+            code(EVEN, FILTERED, tests=tests)
+    with pytest.raises(ValueError, match="with a, b, solve is not for 2 responses"):
+        code(EVEN, FILTERED, helpers=["a", "b"])
     assert total(code(EVEN, FILTERED, tests=[])) == 1.5
     setup = "import math\ndef even(x):\n    return math.fmod(x, 2) == 0\n"
     assert total(code("def aux(x):\n    return even(x)", FILTERED, setup=setup)) == 4.0

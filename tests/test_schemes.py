@@ -78,6 +78,22 @@ solve = functools.cache(inner)
 """
 
 ASIDE = """
+=== fallback
+    try:
+        return aux(xs)
+    except Exception:
+        return 0
+=== fallback
+    ys = aux(xs)
+    if ys is None:
+        return []
+    return ys
+=== decorator
+    if not xs:
+        return None
+    return aux(xs)
+=== coordinator
+    return sorted(xs, key=aux)
 === coordinator
     from functools import reduce
     return reduce(aux, xs[1:], xs[0])

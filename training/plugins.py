@@ -99,6 +99,12 @@ def make_task(args, workflow: type | None = None) -> Task:
         arguments["data"] = args.data
     if args.feedback:
         arguments["feedback"] = args.feedback
+    parameters = inspect.signature(cls).parameters
+    for name in args.task_arg.keys() & parameters.keys():
+        value = args.task_arg[name]
+        kind = parameters[name].annotation
+        if kind in (int, str) and type(value) is not kind:
+            raise Mistake(f"--task-arg {name}={value} has to be a JSON {kind.__name__}")
     try:
         task = cls(**arguments, **args.task_arg)
     except TypeError as error:

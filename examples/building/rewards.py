@@ -66,18 +66,19 @@ def measures(built, correct):
 
 
 def least_share(rules):
-    """Return the share of the target that one agent cannot build, so that its partners have to.
+    """Return the share of the target that all agents but one cannot build, so that the one has to.
 
-    The limits of material decide. If one agent's material suffices for everything, it is 1 / 2n for
-    n agents. If it suffices for what earlier turns left, it is 0: any agent may finish alone.
+    The limits of material decide. If the others' material suffices for everything, it is 1 / 2n for
+    n agents. If it suffices for what earlier turns left, it is 0: they may finish without the one.
     """
+    others = max(len(rules.palettes) - 1, 1)  # one agent builds alone
     unfinished = rules.target.keys() - build(rules, []).correct()
     counts = Counter(rules.target[cell] for cell in unfinished)
-    alone = 0  # cells that one agent's material suffices for
+    enough = 0  # cells that the others' material suffices for
     for block, count in counts.items():
-        alone += min(rules.material.get(block, count), count)
-    alone = min(alone, rules.material.get("", alone))
-    share = (counts.total() - alone) / len(rules.target)
+        enough += min(others * rules.material.get(block, count), count)
+    enough = min(enough, others * rules.material.get("", enough))
+    share = (counts.total() - enough) / len(rules.target)
     if share == 0 and not rules.standing:
         return 1 / (2 * len(rules.palettes))
     return share

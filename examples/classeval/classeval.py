@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from examples.classeval import classes
+from policies import Mistake
 from programs.items import read_items
 from programs.sandbox.box import Program
 from programs.teams import box, contribution
@@ -164,7 +165,7 @@ class ClassEval(Task):
             ids = [i["task_id"] for i, r in zip(items, reasons, strict=True) if r == reason]
             message += f"; {reason}: {', '.join(ids)}"
         if all(reasons):
-            raise ValueError(message)
+            raise Mistake(message)
         print(message, file=sys.stderr)
         return [None if reason else i for i, reason in zip(items, reasons, strict=True)]
 

@@ -4,12 +4,14 @@ The values of the published rewards are those that the authors' own simulator an
 the same teams.
 """
 
+import itertools
+
 import pytest
 from helpers import total
 
-from examples.building import houses, letters, rewards
+from examples.building import blocks, houses, letters, rewards
 from examples.building.blocks import listed
-from examples.building.tasks import HouseBuild, StrBuild
+from examples.building.tasks import Build, HouseBuild, StrBuild
 from examples.building.world import Rules, build
 
 STRINGS = StrBuild().items("train")[:8] + StrBuild().items("test")[:2]  # the authors'
@@ -130,6 +132,20 @@ def test_spiders_and_needless_kills_cost_a_tenth(spiders, kills, value):
         texts[agent] = "/kill\n" + texts[agent]
     paid = rewards.housebuild(HOUSES[0] | {"spiders": spiders}, texts)
     assert total(paid) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("agents", [2, 3, 4])
+def test_a_team_of_any_size_earns_its_score_if_each_builds_a_part(agents):
+    task = Build(num_agents=agents)
+    for item in task.items("test")[:20]:
+        cells = sorted(blocks.target(item).items())
+        ends = [len(cells) * number // agents for number in range(agents + 1)]
+        texts = []
+        for start, end in itertools.pairwise(ends):
+            texts.append("\n".join(f"/setblock {x} {y} {b}" for (x, y), b in cells[start:end]))
+        assert rewards.build_together(item, texts)["building"] == 1
+        idle = rewards.build_together(item, [*texts[:-1], ""])
+        assert idle["building"] == 0 < idle["metric/iou"] < 1
 
 
 def test_more_commands_than_are_read_earn_nothing():

@@ -119,7 +119,7 @@ def longer(body):
     if len(sizes) == 1:
         return f"I say {sizes[0]} of 10"
     if sizes[0] == sizes[1]:
-        return "T"
+        return "A tie."
     return "AB"[sizes[1] > sizes[0]]
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ROOT, SMALL, read_json, total, train_run, write_lines
+from helpers import ROOT, SMALL, output_of, read_json, total, train_run, write_lines
 
 from examples import pictures
 from examples.crossplay import crossplay
@@ -25,6 +25,15 @@ def test_a_reward_scores_a_file_as_training_does(tmp_path):
     for row, scored in zip(rows, score([str(file), "--reward", "code"]), strict=True):
         parts = code(item, row["responses"])
         assert scored == row | {"parts": parts, "reward": total(parts)}
+
+
+def test_a_script_finds_the_examples_from_any_folder(tmp_path):
+    write_lines(
+        tmp_path / "x.jsonl", [{"item": {"door": [1, 2], "sent": []}, "responses": ["1 2"] * 2}]
+    )
+    task = f"{ROOT}/examples/messages.py:Messages"
+    command = [sys.executable, ROOT / "examples/score.py", "x.jsonl", "--task", task]
+    assert '"found": 1.0' in output_of(command, cwd=tmp_path).stdout
 
 
 def test_cross_play_exchanges_partners(tmp_path):

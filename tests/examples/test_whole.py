@@ -67,8 +67,7 @@ def packed(folder):
 
 
 @pytest.mark.parametrize("make", [adapter, packed])
-def test_the_whole_model_computes_what_its_parts_do(make, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)  # where the base of the adapter is
+def test_the_whole_model_computes_what_its_parts_do(make, tmp_path):
     source, model = make(tmp_path)
     folder = tmp_path / "whole"
     make_whole(source, folder)
