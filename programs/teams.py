@@ -130,7 +130,7 @@ def program(item: dict, team: Team, may_fail: int | None = None) -> Program:
     statements = [statement for part in parts for statement in part.statements]
     return Program(
         code="",
-        tests=item["tests"],
+        tests=tuple(item["tests"]),
         entry_point=main,
         setup=item.get("setup", ""),
         statements=tuple(statements),

@@ -76,7 +76,7 @@ def test_imports_run_one_way():
 
 
 def test_what_is_installed_is_what_a_program_imports():
-    """`make setup` does it. The project is installed without what can be deleted."""
+    """`make setup` does it, and leaves out tests and bench."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     installed = project["tool"]["setuptools"]
     rooms = [pattern.rstrip("*") for pattern in installed["packages"]["find"]["include"]]
