@@ -81,17 +81,17 @@ def test_what_is_installed_is_what_a_program_imports():
     installed = project["tool"]["setuptools"]
     rooms = [pattern.rstrip("*") for pattern in installed["packages"]["find"]["include"]]
     names = {name.partition(".")[0] for name in modules()}
-    assert {*installed["py-modules"], *rooms} == names
+    assert {*installed["py-modules"], *rooms} == names | {"examples"}  # which can be deleted
 
 
 def test_a_break_finds_its_text_and_its_test():
     for row in BREAKS:
-        if row["file"].startswith(DELETABLE) and not (ROOT / row["file"]).exists():
-            continue
         tests, _, name = row["test"].partition("::")
         function = f"def {name.partition('[')[0]}("
         for file, text in ((row["file"], row["old"]), (f"tests/{tests}", function)):
-            assert (ROOT / file).read_text().count(text) == 1, (file, text)
+            path = ROOT / file
+            if path.exists() or not file.removeprefix("tests/").startswith((*DELETABLE, "fast")):
+                assert path.read_text().count(text) == 1, (file, text)
 
 
 @pytest.fixture(scope="module")
