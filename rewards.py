@@ -353,8 +353,8 @@ def _sigmoid(value: float, middle: float, width: float) -> float:
 #    `consistency`  0.6  `0.6 min(J, cap) / cap`. J is the Jaccard index of the content words.
 #
 # Content words are all words but the paper's 106 stop-words. The released code is that of the
-# authors' writing experiments since 31 Dec 2025. examples/released.py lists how it
-# differs.
+# authors' writing experiments since 31 Dec 2025. examples/released.py lists how
+# it differs.
 #
 # These rewards never read the post or the abstract.
 # --------------------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ SPOILED = [  # what is done, the command, what is named
     (
         task('reward = __file__ + ":reward"', "reward, maximum = None, 1.0"),
         f"{MINE} --dry-run",
-        "pays by itself, but it gave texts to score: name a --reward",
+        "pays by itself, and here are texts to score: give its class a reward",
     ),
     (task("pass", "self.num_agents = 3"), MINE, "the task is for 3 agents, the team has 2"),
     (task("__file__ + ", '"policies" + '), MINE, "policies has no reward 'reward'"),

@@ -58,7 +58,8 @@ class Scorer:
             return []
         if not callable(self.reward):
             raise Mistake(
-                "the task's `play` pays by itself, but it gave texts to score: name a --reward"
+                "a task with a maximum pays by itself, and here are texts to score: give its class "
+                "a reward in place of the maximum"
             )
         if not self.is_batch:
             return in_threads("the reward", self.reward, calls)
