@@ -68,7 +68,8 @@ def alone(flags, model: str | None):
         lora_rank=0,
         max_new_tokens=flags.num_agents * flags.max_new_tokens,
     )
-    own.turns = flags.turns // make_task(flags).asks * make_task(own).asks
+    scored = max(flags.turns // make_task(flags).asks, 1)
+    own.turns = scored * make_task(own).asks
     return own
 
 

@@ -50,7 +50,7 @@ def read_runs(names: list[str], defaults: dict) -> DataFrame:
 
 def read_run(directory: Path, defaults: dict) -> dict:
     """Return the row of a run. Traits are texts."""
-    # Defaults are for runs of older commits, which lack what follows.
+    # Runs of older commits lack what has a default here, and `largest_return`.
     record = {"items": {}, "maximum": 0.0, "unit": None} | read_args(directory)
     flags = defaults | record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
@@ -58,7 +58,7 @@ def read_run(directory: Path, defaults: dict) -> dict:
     summary = read_json(directory, "summary.json")
     evaluation = read_json(directory, "eval.json")
     paid = 1 if record["unit"] == "episode" else flags["turns"]  # so many times in an episode
-    largest = largest_return(record["maximum"], paid, flags["gamma"])  # again for older ones
+    largest = largest_return(record["maximum"], paid, flags["gamma"])
     row = summary.get("after", {}) | {
         "before": summary.get("before", {}),
         "run": str(directory),

@@ -122,8 +122,8 @@ train --task-arg feedback_test=3                unexpected keyword argument 'fee
 train --task-arg feedback_tests                 'feedback_tests' is not NAME=VALUE
 train --task-arg feedback_tests=3               --task-arg feedback_tests goes with --feedback
 train --turns 2 --feedback tests --task-arg feedback_tests=-1  feedback_tests=-1: a number of
-train --turns 2 --feedback tests --task-arg feedback_tests=1.5  feedback_tests=1.5 has to be a
-train --task examples.directory.Directory --task-arg wording=3  wording=3 has to be a JSON str
+train --turns 2 --feedback tests --task-arg feedback_tests=1.5  feedback_tests=1.5 has to be of type
+train --task examples.directory.Directory --task-arg wording=3  wording=3 has to be of type str
 train --task ../mine                            unknown task '../mine' (a path with dots begins
 train --task examples.workflows.Router --num-agents 3 --reward code  takes no reward such as
 train --init adapter                            config.json is not JSON that names the base

@@ -229,7 +229,9 @@ def test_ask_of_a_task_whose_play_pays_by_itself(capsys):
 
 def test_one_model_has_as_many_scored_turns_as_the_team(tmp_path):
     (tmp_path / "mine.py").write_text("import tasks\nclass Mine(tasks.InTurn, tasks.Coop): pass\n")
-    for flags, turns in ((f"--task {tmp_path}/mine.py:Mine", (2, 1)), ("--turns 2", (2, 2))):
+    mine = f"--task {tmp_path}/mine.py:Mine"
+    cases = [(mine, (2, 1)), (f"{mine} --turns 1", (1, 1)), ("--turns 2", (2, 2))]
+    for flags, turns in cases:
         team = evaluation.run_flags(evaluation.parse(words(flags)), None)
         assert (team.turns, players.alone(team, None).turns) == turns
 

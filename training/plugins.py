@@ -104,7 +104,7 @@ def make_task(args, workflow: type | None = None) -> Task:
         value = args.task_arg[name]
         kind = parameters[name].annotation
         if kind in (int, str) and type(value) is not kind:
-            raise Mistake(f"--task-arg {name}={value} has to be a JSON {kind.__name__}")
+            raise Mistake(f"--task-arg {name}={value} has to be of type {kind.__name__}")
     try:
         task = cls(**arguments, **args.task_arg)
     except TypeError as error:
