@@ -12,6 +12,7 @@ A value in brackets is the default. --dry-run shows one batch of a new run and w
 import contextlib
 import itertools
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,7 +175,7 @@ class Args:
         "folder of the run: a name in runs/, or a path with a / (the task's name and a number)",
     )
     resume: str | None = optional("run to continue, with its own flags; runs its plug-in code")
-    seed: int = flag(0, "seed of every random draw", SIZE)
+    seed: int = flag(0, "seed of every random draw", at_least(int, 0, 2**64 - 1))
     eval_every: int = flag(0, "number of steps between evaluations on dev problems; 0: none", SIZE)
     eval_limit: int | None = flag(
         100,
@@ -367,7 +368,8 @@ def build(args: Args, prepared: tuple):
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
     for name in args.template_arg:
-        if not any(name in base.codec.template for base in team.bases):
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        if not any(word.search(base.codec.template) for base in team.bases):
             raise Mistake(f"--template-arg {name}: the model's chat template does not read it")
     if args.checkpointing:
         for base in team.bases:

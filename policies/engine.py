@@ -133,9 +133,10 @@ class Engine:
                 right = [0 < len(tokens) <= most, choice["finish_reason"] in ("stop", "length")]
                 for token, logp in zip(tokens, logps, strict=True):
                     right.append(operator.index(token) in ids and math.isfinite(logp))
-                if all(right):
+                # A generation_config.json of vLLM's may cut it short, which then looks finished.
+                size = codec.end_of(tokens, begun) if all(right) else 0
+                if size or len(tokens) == most:
                     entropies = [-logp for logp in logps]
-                    size = codec.end_of(tokens, begun)
                     response = response_of(codec, tokens, logps, entropies, begun, size)
                     responses[choice["index"]] = response
             if responses.keys() != set(range(samples)):

@@ -19,11 +19,8 @@ def likelihoods(base: SharedModel, questions: list[tuple], chat: bool = False) -
     codec = base.codec
     rows = {}
     for prompt, text in dict.fromkeys(questions):
-        ids = codec.ids(prompt, chat)
-        missing = 2 - len(ids)
-        opening = [min(codec.eos)] * missing  # before a text without a prompt
-        tokens = codec.literal(text)
-        row = Row(base.agents[0], (*opening, *ids), tokens)
+        ids = codec.ids(prompt, chat) or [min(codec.eos)]  # before a text without a prompt
+        row = Row(base.agents[0], tuple(ids), codec.literal(text))
         if row.size > codec.context:
             raise Mistake(
                 f"a reward asks of {row.size} tokens, and the context of the model that it asks is "

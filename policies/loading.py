@@ -216,7 +216,7 @@ def load_agent(base: SharedModel, agent: int, path: Path) -> None:
     needs = "it has to be whole, and of this team's model and --lora-rank"
     with loading(f"agent {agent} from {path}", needs):
         if not base.lora:
-            saved = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True)
+            saved, _ = load_model(str(path), 32)
             model.load_state_dict(saved.state_dict())
             return
         [name] = base.adapters_of([agent])

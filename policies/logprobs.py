@@ -77,7 +77,8 @@ def score(
     batch_limit = min(limit, TOGETHER[base.device.type])
     together = [row for row in rows if row.size <= base.reach]
     alone = [row for row in rows if row.size > base.reach]
-    tree_limit = min(limit, base.codec.context)  # some models keep tables of so many places
+    # Some models keep tables of so many places, or of a window of places.
+    tree_limit = min(limit, base.codec.context, base.table)
     batches = [*packed(trees_of(together, tree_limit), batch_limit)]
     batches += packed(trees_of(alone, 0), batch_limit)
     for batch in batches:

@@ -64,9 +64,11 @@ class SharedModel(nn.Module):
             self.policy_of = dict.fromkeys(agents, agents[0])
         self.lora = options.lora_rank > 0
         config = model.config.get_text_config()
+        # GPT-Neo hides the tokens out of a window by their places, also in a tree.
+        self.table = getattr(config, "window_size", None) or math.inf
         # Tokens of the longest text that is scored beside others. 0: the model takes no masks, so
         # texts are decoded one by one, too.
-        self.reach = min([math.inf, *windows(config)])
+        self.reach = min([self.table, *windows(config)])
         # Another way to decode (`rows`) and to compute `token_logps`; policies/fast/ sets it.
         self.fast: Any = None
         self.engine: Any = None  # the server that samples, with --engine; engine.py sets it
@@ -207,7 +209,6 @@ def windows(config) -> list[int]:
     """
     cache = DynamicCache(config=config)  # it reads the types of the layers
     sizes = [getattr(layer, "sliding_window", None) for layer in cache.layers]
-    sizes.append(getattr(config, "window_size", None))  # GPT-Neo's
     return [size for size in sizes if size]
 
 

@@ -51,6 +51,7 @@ def whole(tmp_path_factory):
         "taken/file": "",
         "adapter/adapter_config.json": "",
         "quote.args": "--task-arg text=don't",
+        "self.args": "@self.args",
         "mine.py": TASK,
         "none.py": NO_ITEMS,
     }
@@ -58,6 +59,7 @@ def whole(tmp_path_factory):
         file = folder / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
+    (folder / "wide.args").write_text("--seed 1", "utf-16")
     return folder
 
 
@@ -105,6 +107,11 @@ train --top-p 1.5                               --top-p: '1.5' is not: float in 
 train --lr nan                                  --lr: 'nan' is not: float in [0, inf]
 train --advantage maxrl                         invalid choice: 'maxrl' (choose from 'mean',
 train --model a b c                             --model names 3 for 2 agents
+train --optimism 1 --joint aligned              --optimism weighs the joint responses that score
+train --optimism 0.5 --num-agents 1             --optimism weighs the joint responses that score
+train --seed 18446744073709551616               --seed: '18446744073709551616' is not: int in
+train @wide.args                                @FILE: 'utf-8' codec can't decode byte 0xff
+train @self.args                                @FILE: maximum recursion depth exceeded
 train @quote.args                               --task-arg text=don't: No closing quotation
 train --freeze 2                                --freeze: the agents are 0 to 1
 train --freeze 0 1                              one has to learn
@@ -238,6 +245,10 @@ def scaled(place):
     edit_json(place / "run/agents/0/adapter_config.json", use_rslora=True, alpha_pattern={"q": 8})
 
 
+def pissa(place):
+    edit_json(place / "run/agents/0/adapter_config.json", init_lora_weights="pissa_niter_16")
+
+
 def weights(change):
     """Change the model's weights, which have the same shapes."""
 
@@ -299,6 +310,8 @@ SPOILED = [  # what is done, the command, what is named
     (template("{{ messages[0].content }}"), f"{CHAT} --template-arg think=1", "does not read it"),
     (OTHER, f"{MODEL} --init run", "the model model is not what"),
     (text("run/agents/1/adapter_config.json", "[]"), "train --init run", "is not JSON that names"),
+    (template("{{ no_think }}"), f"{CHAT} --template-arg think=1", "does not read it"),
+    (pissa, "train --init run", "may have changed its base (init_lora_weights)"),
     (scaled, "train --init run", "'use_rslora': True, 'alpha_pattern': {'q': 8}}"),
     (text("run/metrics.jsonl", '{"step": \n{}\n'), RESUME, "metrics.jsonl is damaged"),
     (OTHER, RESUME, "is not what run was trained on"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import (
+    EOS,
     LocalServer,
     assert_close,
     assert_same_gradients,
@@ -208,6 +209,7 @@ WRONG = """
 {}                                              2  LOST
 {"index": 0}                                    3  LOST
 {"finish_reason": "abort"}                      3  LOST.*abort
+{"token_ids": [5, 5], "finish_reason": "length", "logprobs": {"token_logprobs": [-1, -1]}}  3  LOST
 {"token_ids": null}                             3  TypeError
 {"token_ids": [], "logprobs": {"token_logprobs": []}}  3  LOST
 {"token_ids": [24]}                             3  LOST
@@ -221,7 +223,7 @@ WRONG = """
 
 @pytest.mark.parametrize("change, count, named", table(WRONG))
 def test_an_answer_that_is_not_whole_is_refused(change, count, named, server):
-    choice = {"token_ids": [5], "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}}
+    choice = {"token_ids": [EOS], "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}}
     choices = [{"index": n} | choice | json.loads(change) for n in range(int(count))]
     server.completions = lambda body: (200, {"choices": choices})
     with pytest.raises(

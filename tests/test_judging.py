@@ -49,13 +49,13 @@ def test_answers_are_the_frozen_bases_log_probabilities(window, monkeypatch):
     scarce(monkeypatch, logprobs, "lay_out", 1)
     monkeypatch.setattr(memory, "PASS", {"cpu": 400 * UNITS})
     batches = watch(monkeypatch, judging, "score")
-    questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("", "ABC"), ("HELLO", "")]
+    questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("H", "X"), ("", "ABC"), ("HELLO", "")]
     answers = likelihoods(base, [*questions[:3], *questions])[3:]
     assert {len(rows) for _, rows, *_ in batches} == {len(questions)}
     assert len(answers[-1]) == 0
     assert base.halved
     for (prompt, text), answer in zip(questions[:-1], answers, strict=False):
-        ids = tuple(base.codec.ids(prompt, False)) or (1, 1)
+        ids = tuple(base.codec.ids(prompt, False)) or (1,)
         row = Row(0, ids, base.codec.literal(text))
         score_alone(base, [row], PLAIN, frozen=True)
         assert_close(answer, row.scored.double())

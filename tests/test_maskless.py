@@ -48,6 +48,7 @@ CASES += [(kind, 0, {}) for kind in ("llama", "gemma2", "mixtral")]  # full copi
 CASES += [(kind, 4, changes) for kind, changes, reach in WINDOWS if changes and reach < math.inf]
 CASES += [(kind, 4, {"dtype": "bfloat16"}) for kind in ("llama", "gemma3_text", "llama4_text")]
 CASES += [("mistral", 4, {"dtype": "bfloat16", "sliding_window": 8})]
+CASES += [("gpt_neo", 4, {"window_size": 20})]  # a row fits, and no tree does
 PROMPTS = [tuple(range(3, 13)), (*range(3, 20), *range(3, 16)), (5, 6)]
 
 
@@ -81,7 +82,7 @@ def test_what_is_longer_than_a_window_runs_alone(kind, changes, reach, monkeypat
     base = small_base(model=small_kind(kind, **changes))
     assert base.reach == reach
     passes = watch(monkeypatch, logprobs, "lay_out")
-    short = [Row(0, (3, 4), [number, 5, 6], 0.1) for number in range(3)]
+    short = [Row(0, (3,), [number, 5], 0.1) for number in range(3)]
     long = [Row(1, (3, *[4] * 16), [number, 5, 6], 0.2) for number in range(3)]
     score(base, [*long, *short], PLAIN)
     sizes = [len(tree.rows) for _, trees in passes for tree in trees]

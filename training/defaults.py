@@ -121,6 +121,11 @@ def check_agent(folder: Path, model: str, team: TeamOptions) -> None:
                 f"--init {folder} is an adapter with {trained}, and the team has {needed} "
                 "(--lora-rank, --lora-alpha)"
             )
+        if config.get("init_lora_weights", True) not in (True, False, "gaussian"):
+            raise Mistake(  # pissa, olora: what the adapter starts from is subtracted from its base
+                f"--init {folder} may have changed its base (init_lora_weights): make one whole "
+                f"model of both, python examples/whole.py {folder} FOLDER, and name it as --model"
+            )
         base = located(config["base_model_name_or_path"])
         check_base(fingerprint(base), model, folder)
     elif not (folder / "config.json").is_file():

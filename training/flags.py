@@ -76,7 +76,10 @@ class Parser(argparse.ArgumentParser):
         for before, word in itertools.pairwise(["", *words]):
             if not word or (word.startswith("--") and word.endswith("=")):
                 self.error(f"{word or before}: the value is empty")
-        return super().parse_known_args(words, namespace)
+        try:
+            return super().parse_known_args(words, namespace)
+        except (UnicodeDecodeError, RecursionError) as error:  # of a file of flags
+            self.error(f"@FILE: {error}")
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
@@ -149,6 +152,8 @@ def conflict(args) -> str:
         return "--eval-every evaluates --eval-limit problems, and that is none"
     if args.feedback and args.turns == 1:
         return "--feedback is told between turns: it needs --turns 2 or more"
+    if args.optimism and (agents == 1 or args.joint == "aligned"):
+        return "--optimism weighs the joint responses that score a response, and here that is one"
     if args.num_generations == 1 and args.advantage != "none":
         return "--num-generations 1 trains nothing: give 2 or more, or --advantage none"
     if args.kl_coef and (args.top_p < 1 or args.top_k):
