@@ -38,8 +38,10 @@ def mbpp_item(row: dict) -> dict:
     row = {"prompt": row.get("text")} | row
     check_texts(row, "prompt code")
     tests = row.get("test_list")
-    if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
-        raise ValueError("field 'test_list' has to be a list of texts")
+    imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
+    for texts in (tests, imports):
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError("fields 'test_list' and 'test_imports' have to be lists of texts")
     code_tree = parsed(row["code"])
     tests_tree = parsed("\n".join(tests))
     if code_tree is None or tests_tree is None:
@@ -51,7 +53,6 @@ def mbpp_item(row: dict) -> dict:
     described = stub(function, ast.Expr(ast.Constant(row["prompt"].strip())))
     prompt = "\n".join(ast.unparse(node) for node in [*needed, described])
 
-    imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
     row |= {
         "prompt": prompt + "\n",
         "entry_point": function.name,

@@ -201,7 +201,7 @@ def share_of(text: str, kept: frozenset[int]) -> float:
     # Statements of one line have it in common.
     used = characters("\n".join(text for text, _ in itertools.groupby(lines)))
     size = characters(text)
-    return used / size if size else 1.0
+    return min(used / size, 1.0) if size else 1.0
 
 
 def characters(text: str) -> int:

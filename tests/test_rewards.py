@@ -23,6 +23,7 @@ from helpers import total, watch
 
 import rewards
 from programs import teams
+from programs.sandbox.box import Sandbox
 
 PAIRS = SCHEMES | HACKS
 METRICS = ("pass", "aux_called", "load_bearing", "coop")
@@ -227,6 +228,39 @@ def solve(xs):
     if key not in known:
         known[key] = sum(aux(x) for x in xs if x % 2 == 0)
     return known[key]
+=== main remembers what it was told: 4
+def aux(x):
+    return x % 2 == 0
+---
+evens = [aux(x) for x in range(13)]
+known = {}
+def solve(xs):
+    for x in xs:
+        if x not in known:
+            known[x] = evens[abs(x)]
+    return sum(x * x for x in xs if known[x])
+=== two statements of one line: 4
+TABLE = {
+    True: 1,
+}; SIZE = 2
+def aux(x):
+    return x % SIZE == 0 and TABLE[True]
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== annotations that nobody reads: 3.964773
+from __future__ import annotations
+def aux(x: Number) -> bool:
+    return x % 2 == 0
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
+=== a number of 5,000 digits: 4
+def aux(x):
+    return 10 ** 5000 * (x % 2 == 0)
+---
+def solve(xs):
+    return sum(x * x for x in xs if aux(x))
 === an object that does something: 4
 class Total:
     def __init__(self):
@@ -254,7 +288,26 @@ def solve(xs):
 @pytest.mark.parametrize("name", HONEST)
 def test_a_helper_may_be_defined_in_any_way_and_give_anything(name):
     _, *team, earned = HONEST[name]
-    assert total(code(*team)) == earned
+    assert total(code(*team)) == pytest.approx(earned)
+
+
+@pytest.mark.parametrize("tests", [[], ["assert solve([]) == 0"]])
+def test_a_value_that_equals_an_argument_is_no_argument(tests):
+    """One test alone calls the helper, whose value of 1 is 1."""
+    tests = ["assert solve([1, 2, 3]) == 14", *tests]
+    square = "def aux(x):\n    return x * x\n"
+    assert total(code(square, main("return sum(aux(x) for x in xs)"), tests=tests)) == 4.0
+
+
+def test_a_slow_main_is_no_evidence(monkeypatch):
+    """The replay does not come to its end."""
+    seconds = 1.0
+    body = "import time\ntime.sleep(0.15)\nassert aux(xs) == 7\n"
+    slow = main(body + "return sum(x * x for x in xs if x % 2 == 0)")
+    monkeypatch.setattr(teams, "MOST_SECONDS", seconds)
+    with Sandbox(total_timeout=seconds) as box:
+        monkeypatch.setattr(teams, "box", box)
+        assert total(code("def aux(x):\n    return 7", slow)) == 2.5
 
 
 def test_what_does_not_end_is_no_evidence(monkeypatch):

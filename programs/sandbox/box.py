@@ -65,7 +65,9 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
 }
-PATIENCE = 100.0  # seconds. A worker is heard every 0.1 s, unless it hangs or the machine swaps
+# Seconds until a worker that says nothing hangs. A program's limits are of seconds that count,
+# which take longer on a busy machine. A reward's limit (training/threads.py) ends the run before.
+PATIENCE = 600.0
 LEAVE_SECONDS = 2.0
 
 DOORS = {

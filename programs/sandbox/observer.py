@@ -4,15 +4,17 @@ The program calls `watch` when the function, a helper, is defined, and `serve` w
 main, is defined. Its tests are then
 
     main.number = number, each test             the helper runs, and its outcomes are recorded
-    raise ValueError(main.report())             see `Observer.report`
+    raise ValueError(main.report())             main begins anew; see `Observer.report`
     main.number = number, each test once more   the outcomes of another test take their place
 
 An outcome is a value or an exception. programs/teams.py says what for.
 """
 
+import contextlib
 import copy
 import functools
 import itertools
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -76,7 +78,7 @@ class Value:
             raise Unknown
         others = {id(hole): arguments.get(name) for name, hole in self.holes.items()}
         value = copied(self.value, others)
-        return changed(value) if change else value
+        return changed(value) if change and "<argument" not in self.form else value
 
 
 class Raised(Value):
@@ -114,14 +116,15 @@ class Observer:
     """Observes one helper of a program.
 
     `trivial` are expressions of `args`, a list of arguments, and `x`, one of them, that take no
-    work. `views` are expressions of `value`, the result of a helper. `source` is that of main.
+    work. `views` are expressions of `value`, the result of a helper. `statements` are main's.
     """
 
-    def __init__(self, space: dict, helper: str, trivial: list, views: list, source: str):
+    def __init__(self, space: dict, helper: str, trivial: list, views: list, statements: tuple):
+        sys.set_int_max_str_digits(0)  # forms of large numbers
         self.space = space
         self.trivial = [function_of(f"lambda args, x: {expression}") for expression in trivial]
         self.views = [function_of(f"lambda value: {expression}") for expression in views]
-        self.source = source
+        self.statements = statements
         self.number = LOADING
         self.outcomes: dict[int, list] = {LOADING: []}  # by test
         self.calls: list[tuple] = []  # of the helper by main: forms of its arguments, value
@@ -152,6 +155,7 @@ class Observer:
         space[helper] = shown
 
     def serve(self, main: str) -> None:
+        self.main = main
         function = self.space[main]
 
         def shown(*args, **kwargs):
@@ -162,8 +166,6 @@ class Observer:
             answer, error = call(self.space, main, function, args, kwargs)
             if not self.replaying:  # the first and the last call of the helper
                 self.served.append((given, repr(error or answer), self.calls[:1] + self.calls[-1:]))
-            elif self.outcomes[self.number] and not self.calls:  # main remembers an answer
-                raise Unknown
             if error:
                 raise error
             return answer
@@ -227,13 +229,21 @@ class Observer:
         form = forms[other][0]
         is_short = isinstance(value, int | float) or len(form) <= SMALL
         # Main's author writes it as fast as a call, or wrote it.
-        is_small = is_constant and (is_short or form in self.source)
+        is_small = is_constant and (is_short or any(form in text for text in self.statements))
         is_same = is_constant or other == self.number
-        self.change = is_same and not is_small and "<argument" not in str(kinds)
+        self.change = is_same and not is_small
         self.play = itertools.chain(*[self.outcomes[other]] * PATIENCE)
 
     def report(self) -> str:
-        """Return "main" if main adds nothing to what its helper gives. From here on, replay."""
+        """Return "main" if main adds nothing to what its helper gives. From here on, replay.
+
+        Main's statements run again, so that it forgets what it remembers.
+        """
+        self.number = LOADING
+        for statement in self.statements:
+            with contextlib.suppress(BaseException):
+                exec(statement, self.space)
+        self.serve(self.main)
         self.replaying = True
         return "main" if self.gives_answer(0) or self.gives_answer(-1) else ""
 

@@ -215,6 +215,17 @@ def aux(k, xs):
 def solve(xs):
     value = aux(-7, xs)
     return value[0]
+=== a password that main asks for once: 2.5 4
+def aux(xs):
+    return 7
+---
+known = {}
+def solve(xs):
+    key = tuple(xs)
+    if key not in known:
+        assert aux(xs) == 7
+        known[key] = sum(x * x for x in xs if x % 2 == 0)
+    return known[key]
 === wrapper by a loop: 2.5 4
 def aux(xs, start):
     return start + sum(x * x for x in xs if x % 2 == 0)
