@@ -30,6 +30,7 @@ def elsewhere(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("elsewhere"))
         patched.setenv("PYTHONPATH", str(ROOT))  # for the programs that tests start
+        patched.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # a user may sign every commit
         # Of coop's 2,000 problems it takes a second, each time that a run begins.
         check = train.check_prompts
         first = lambda rollout, items: check(rollout, itertools.islice(items, 20))  # noqa: E731

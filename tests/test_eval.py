@@ -20,7 +20,7 @@ from training.run_folder import read_records
 from training.terminal import printable
 
 SMALL = "--batch-size 1 --num-generations 2 --eval-limit 2 --max-steps 1 --max-new-tokens 24 "
-SMALL += "--lr 0.1 --advantage none"  # every agent moves
+SMALL += "--lr 0.1 --advantage none --eval-every 1"  # every agent moves
 METHODS = words("trained naive sequential discussion only-0 only-1 single")
 
 
@@ -92,6 +92,14 @@ def test_it_measures_what_the_runs_measured(whole, team, solo):
             measured = read_json(run / "summary.json")[when]
             for key in ("return", "return_se", "greedy/return", "reward/structure"):
                 assert table[f"{run}/{name}"][key] == pytest.approx(measured[key], abs=1e-9)
+
+
+def test_the_dev_problems_were_those_of_the_split_dev(team, tmp_path):
+    flags = f"--run {team} --split dev --method trained --limit 2 --num-samples 4"
+    again = methods(evaluated(tmp_path / "dev", flags))["trained"]
+    [step] = read_records(team / "metrics.jsonl")
+    for key in ("return", "greedy/return", "reward/structure"):
+        assert step[f"dev/{key}"] == pytest.approx(again[key], abs=1e-9)
 
 
 def test_who_is_trained_and_who_sees_what_decides_the_texts(whole, team):
@@ -233,7 +241,9 @@ def test_one_model_has_as_many_scored_turns_as_the_team(tmp_path):
     cases = [(mine, (2, 1)), (f"{mine} --turns 1", (1, 1)), ("--turns 2", (2, 2))]
     for flags, turns in cases:
         team = evaluation.run_flags(evaluation.parse(words(flags)), None)
-        assert (team.turns, players.alone(team, None).turns) == turns
+        single = players.alone(team, None)
+        assert (team.turns, single.turns) == turns
+        assert single.max_new_tokens == 2 * team.max_new_tokens
 
 
 def test_what_is_of_training_or_of_another_task_does_not_bind_an_evaluation(team, tmp_path):

@@ -20,12 +20,14 @@ import time
 import pytest
 import torch
 from helpers import checkpoint_of, read_json, refused, resume, run_eval, started, train_run
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_train import assert_same_run, command
 
 import train
 from magrpo import MAGRPO
 from training import recorder, run_folder, threads
 from training.recorder import Recorder, Signals, Stopped
+from training.run_folder import read_records
 from training.terminal import fail
 
 # Every step moves every weight.
@@ -117,6 +119,28 @@ def test_what_breaks_a_run_loses_no_step(
     resume(path)
     assert_same_run(path, whole)
     assert_same_end(path, whole)
+
+
+def test_a_step_whose_evaluation_was_stopped_is_recorded_once(tmp_path, monkeypatch):
+    """Also where the run that goes on ends before it saves by itself."""
+    path = tmp_path / "run"
+    evaluate = recorder.evaluate
+
+    def stop(module, items, name):
+        if name == "dev":
+            send_slurms()
+        return evaluate(module, items, name)
+
+    for owner, name, broken in ((recorder, "evaluate", stop), (MAGRPO, "play", send_slurms)):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, broken)
+            with pytest.raises(SystemExit):
+                train_run(path, FOUR, "--max-steps 5 --logger tensorboard")
+    resume(path)
+    assert [row["step"] for row in read_records(path / "metrics.jsonl")] == [*range(5)]
+    events = EventAccumulator(str(path))
+    events.Reload()
+    assert [event.step for event in events.Scalars("return")] == [*range(5)]
 
 
 def test_a_step_of_the_optimizer_is_one_of_the_run(tmp_path, monkeypatch, capsys):

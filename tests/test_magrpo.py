@@ -321,7 +321,7 @@ def test_metrics_do_not_depend_on_padding():
 
 
 def test_every_sample_has_its_own_random_numbers(monkeypatch):
-    """Same item, same prompt: another problem of the batch, turn or step samples anew."""
+    """Same item, same prompt: another problem of the batch, turn, step or seed samples anew."""
 
     class Same(Echo):
         def items(self, split):
@@ -330,9 +330,10 @@ def test_every_sample_has_its_own_random_numbers(monkeypatch):
         def observe(self, agent, item, history):
             return "the same prompt"
 
-    module = make(long_answers, "--turns 2 --max-new-tokens 16", task=Same())
     nodes = []
-    for step in range(2):
+    for seed, step in itertools.product(range(2), range(2)):
+        flags = f"--turns 2 --max-new-tokens 16 --seed {seed}"
+        module = make(long_answers, flags, task=Same())
         monkeypatch.setattr(MAGRPO, "global_step", step)
         nodes += itertools.chain(*module.play(2))
     assert len({node.key for node in nodes}) == len(nodes)

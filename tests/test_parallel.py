@@ -29,6 +29,7 @@ from test_sandbox import soon
 from test_train import adapters, assert_same_run, command, lines
 
 from policies import processes
+from tasks import Coop
 
 SMALL = "--num-generations 2 --max-new-tokens 24 --sample-every 1 --eval-limit none"
 TWO = "--devices 2 --batch-size 2"
@@ -217,14 +218,36 @@ def test_processes_find_out_whether_all_of_them_fail(together):
     two_processes(come, together)
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_processes_that_differ_do_not_train(number, capsys, monkeypatch):
-    """In flags, problems or weights."""
-    other = lambda own: (*own[:number], None, *own[number + 1 :])  # noqa: E731
-    monkeypatch.setattr(processes, "gather", lambda own: [own, (None, None, other(own[2]))])
-    said = refused(capsys, SMALL, "--batch-size 1 --run x")
+@pytest.mark.parametrize("number", range(4))
+def test_processes_that_differ_do_not_train(number, tmp_path, capsys, monkeypatch):
+    """In flags, problems or weights. The first of two runs is the other process of the second."""
+    alike = []
+
+    def gather(own):
+        if not isinstance(own, tuple):  # of a step
+            return [own]
+        alike.append(own[2])
+        return [own, (None, None, alike[0])]
+
+    monkeypatch.setattr(processes, "gather", gather)
+    flags = [SMALL, "--batch-size 1 --max-steps 1 --eval-limit none"]
+    path = tmp_path / "run"
+    train_run(path, *flags)
+    path.rename("first")  # --run is a flag
+    if number == 0:
+        train_run(path, *flags)
+        return
+    if number == 1:
+        flags.append("--lr 0.5")
+    if number == 2:
+        items = Coop.items
+        monkeypatch.setattr(Coop, "items", lambda self, split: items(self, split)[1:])
+    if number == 3:
+        seed = torch.manual_seed
+        monkeypatch.setattr(torch, "manual_seed", lambda number: seed(number + 1))
+    said = refused(capsys, *flags, f"--run {path}")
     assert "the processes of this run differ in flags, problems or weights" in said
-    assert not Path("runs/x/metrics.jsonl").exists()
+    assert not (path / "metrics.jsonl").exists()
 
 
 @pytest.mark.parametrize("tasks", ["1", "4"])

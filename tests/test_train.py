@@ -3,6 +3,7 @@
 Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are not compared.
 """
 
+import importlib
 import re
 import shlex
 import shutil
@@ -29,6 +30,7 @@ from helpers import (
 
 import train
 from policies.codec import Codec
+from policies.shared_model import SharedModel
 from programs import teams
 from programs.sandbox.box import Sandbox
 from tasks import CodeTask
@@ -137,6 +139,16 @@ def test_new_files_are_code_that_was_not_committed(tmp_path, monkeypatch):
     assert versions[0] == versions[1] != versions[2]
 
 
+def test_a_plug_in_with_a_dotted_path_is_code_too(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    versions = set()
+    for text in ("1", "2"):
+        (tmp_path / "dotted.py").write_text(text)
+        importlib.import_module("dotted")
+        versions.add(code_version({"task": "coop", "reward": "dotted.reward"}))
+    assert len(versions) == 2
+
+
 def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, capsys):
     """The last commit of code with a hash of what differs, and a digest of each split. The chat
     template sees the date, also in a format that is not literal."""
@@ -243,6 +255,7 @@ def test_two_steps_are_one_and_one_more(argv, trained, tmp_path, monkeypatch):
             shutil.copytree(whole, part)
 
     argv = argv.replace("WORLD", world(tmp_path))
+    checkpointed = watch(monkeypatch, SharedModel, "set_checkpointing")
     Path("from").symlink_to(trained)
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "save", copied)
@@ -254,6 +267,10 @@ def test_two_steps_are_one_and_one_more(argv, trained, tmp_path, monkeypatch):
         monkeypatch.setattr(teams, "box", box)
         resume(part)
     assert_same_run(part, whole)
+    assert bool(checkpointed) == ("--checkpointing" in argv)
+    if "--warmup-steps 1" in argv:
+        one, two = lines(whole, "metrics.jsonl")
+        assert one["lr"] == two["lr"]  # the rate falls from the second step on
     late = agents(part)
     assert late == agents(whole)
     assert (len(late) == 1) == ("--share" in argv or "--num-agents 1" in argv)

@@ -1,7 +1,7 @@
 """Record a run: what it writes, its evaluations, its checkpoints and its end by a signal.
 
-Lightning logs the numbers: log_dict those of a step, the logger those of an evaluation with its
-step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts back.
+Lightning's logger shows the numbers. Recorder writes metrics.jsonl and samples.jsonl, which a
+resumed run cuts back.
 """
 
 import contextlib
@@ -164,6 +164,7 @@ class Recorder(L.Callback):
         self.zeros["step"] |= {f"scheme/{name}": 0.0 for name in module.rollout.task.schemes}
         if self.line:  # the evaluation on dev was stopped
             self.end_step(trainer, module)
+            self.save(trainer, module)  # the line is not to come again
         if not self.summary["before"]:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", json.dumps(self.flags, indent=1))
@@ -180,8 +181,7 @@ class Recorder(L.Callback):
         metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
         self.fill("step", metrics)
-        module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
-        self.line = {"step": step, **metrics}
+        self.line = metrics
         trainer.should_stop = done >= self.flags["max_steps"]
         if trainer.is_global_zero:
             if step % self.flags["sample_every"] == 0:
@@ -194,12 +194,14 @@ class Recorder(L.Callback):
 
     def end_step(self, trainer, module) -> None:
         """Evaluate on dev, where that is due, and write the line of the latest step."""
+        done = module.global_step
         every = self.flags["eval_every"]
-        if every and module.global_step % every == 0:
-            measures, _ = self.evaluate(trainer, module, "dev", self.line["step"], "dev")
+        if every and done % every == 0:
+            measures, _ = self.evaluate(trainer, module, "dev", "dev")
             self.line |= {f"dev/{name}": value for name, value in measures.items()}
         if trainer.is_global_zero:
-            self.append("metrics.jsonl", [self.line])
+            self.append("metrics.jsonl", [{"step": done - 1} | self.line])
+        log(trainer, self.line, done - 1)
         self.line = {}
 
     def fill(self, kind: str, measures: dict) -> None:
@@ -249,20 +251,17 @@ class Recorder(L.Callback):
         if not self.held_out:
             return
         step = module.global_step
-        measures, nodes = self.evaluate(trainer, module, "test", step, f"{when} training")
+        measures, nodes = self.evaluate(trainer, module, "test", f"{when} training")
+        log(trainer, {f"test/{name}": value for name, value in measures.items()}, step)
         turns = [self.sample(module, step, *turn) for turn in episode(nodes[0], 0)]
         self.summary[when] = measures
         self.summary["example"][when] = turns
 
-    def evaluate(
-        self, trainer, module: MAGRPO, split: str, step: int, name: str
-    ) -> tuple[dict, list]:
-        """Return the measures of a split's problems, and the first greedy nodes. Log them."""
+    def evaluate(self, trainer, module: MAGRPO, split: str, name: str) -> tuple[dict, list]:
+        """Return the measures of a split's problems, and the first greedy nodes."""
         with trainer.precision_plugin.forward_context():  # the precision of training
             measures, nodes = evaluate(module, self.held_out[split], name)
         self.fill("held out", measures)
-        for logger in trainer.loggers:  # the first process alone has one
-            logger.log_metrics({f"{split}/{name}": value for name, value in measures.items()}, step)
         return measures, nodes
 
     def shares(self, module) -> dict[str, float]:
@@ -334,6 +333,13 @@ class Recorder(L.Callback):
     def sample(self, module, step: int, node, number: int) -> dict:
         """Return a line of samples.jsonl."""
         return {"step": step} | sample_record(node, number, module.rollout.reward.maximum)
+
+
+def log(trainer, metrics: dict, step: int) -> None:
+    """Log numbers. The first process alone has a logger."""
+    for logger in trainer.loggers:
+        logger.log_metrics(metrics, step)
+        logger.save()
 
 
 def log_text(trainer, name: str, text: str, step: int = 0) -> None:

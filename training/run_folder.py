@@ -231,8 +231,10 @@ def code_version(flags: dict) -> str:
     answer = subprocess.run(CODE_VERSION, shell=True, cwd=ROOT, capture_output=True)
     commit, _, changes = answer.stdout.partition(b"\n")
     files = []
-    for name in ("task", "reward"):
-        plug_in = ROOT / (flags[name] or "").partition(":")[0]
+    for name in (flags["task"], flags["reward"] or ""):
+        path, _, _ = name.rpartition(":" if ":" in name else ".")
+        module = sys.modules.get(path)  # of a path with dots
+        plug_in = ROOT / (module.__file__ if module else path)
         if plug_in.suffix == ".py":
             files += sorted(plug_in.parent.glob("*.py"))  # it may import its neighbours
     if not commit:

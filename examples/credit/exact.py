@@ -22,7 +22,7 @@ they pay each agent (games.py), and the baseline (`advantages`).
     `deviation, MaxRL`    Divided by the group's deviation (GRPO), or by its mean (2602.02710).
     `optimism`            A response's best joint response counts, not the mean of them.
     `difference`          Pays `r(a) - r(a without i)`.
-    `counterfactual`      The same, divided by the deviation (CCPO, 2603.21563).
+    `counterfactual`      The same, divided by the group's deviation.
     `Shapley`             Pays the mean of `r(S + i) - r(S)` over coalitions S (SHARP, 2602.08335).
     `own pay, pooled`     Pays `r(a) + r(i alone)`. `pooled` has one mean and deviation for all.
     `critic`              The baseline is the exact value.

@@ -9,7 +9,7 @@ import torch
 
 from examples.credit import exact, facts, strangers
 from examples.credit.exact import ONE_TURN, G
-from examples.credit.games import SCORED, Game, random_policies
+from examples.credit.games import GAMES, SCORED, Game, random_policies
 from rewards import code, total
 
 
@@ -122,6 +122,14 @@ def test_the_trace_is_that_of_all_agents(monkeypatch):
     spread = [float((gradient - mean).square().sum()) for gradient in gradients]
     trace = sum(chance * square for chance, square in zip(chances, spread, strict=True))
     assert exact.measure(game, "aligned")["trace"] == pytest.approx(trace)
+
+
+def test_a_critic_that_knows_all_histories_adds_noise(monkeypatch):
+    """It cannot be below an agent's own critic (Lyu et al. 2021, arXiv 2102.04402)."""
+    monkeypatch.setattr(exact, "POLICIES", 1)
+    monkeypatch.setattr(exact, "STARTS", 1)
+    central, decentral = (exact.measure(GAMES[-1], name) for name in ("central", "decentral"))
+    assert central["trace"] > decentral["trace"]
 
 
 def test_each_helper_meets_each_main():
