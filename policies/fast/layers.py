@@ -25,39 +25,9 @@ def is_known(config) -> bool:
     return config.model_type in KINDS and rotates and not window
 
 
-class Layer:
-    """Hold the parts of one layer.
-
-    A module's lookups and calls cost as much as small kernels, and decoding goes through every
-    layer for every token.
-    """
-
-    def __init__(self, layer: nn.Module):
-        attention = layer.self_attn
-        mlp = layer.mlp
-        self.query = attention.q_proj
-        self.key = attention.k_proj
-        self.value = attention.v_proj
-        self.output = attention.o_proj
-        self.gate = mlp.gate_proj
-        self.up = mlp.up_proj
-        self.down = mlp.down_proj
-        self.activation = mlp.act_fn.forward
-        self.input_norm = norm(layer.input_layernorm)
-        self.post_norm = norm(layer.post_attention_layernorm)
-        self.q_norm = None
-        self.k_norm = None
-        if hasattr(attention, "q_norm"):
-            self.q_norm = norm(attention.q_norm)
-            self.k_norm = norm(attention.k_norm)
-
-
-def norm(module: nn.Module):
-    """Return the function of an RMSNorm module."""
-    weight = module.weight
-    shape = weight.shape
-    epsilon = module.variance_epsilon
-    return lambda x: F.rms_norm(x, shape, weight, epsilon)
+def rms_norm(norm: nn.Module, x: Tensor) -> Tensor:
+    """Return norm(x) of an RMSNorm module, by one kernel."""
+    return F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
 
 
 class Layers:
@@ -69,8 +39,7 @@ class Layers:
     def __init__(self, net: nn.Module, run_layer: Callable):
         self.net = net
         self.run_layer = run_layer
-        self.layers = [Layer(layer) for layer in net.layers]
-        self.norm = norm(net.norm)
+        self.layers = net.layers
         self.size = net.layers[0].self_attn.head_dim
         config = net.config
         self.heads = [config.num_attention_heads, config.num_key_value_heads]
@@ -98,14 +67,15 @@ class Layers:
         heads_of = (*tokens.shape, -1, self.size)  # (R, T, heads, D)
         cos, sin = self.rotations(positions)
 
-        def run(layer: Layer, attention: Callable, x: Tensor) -> Tensor:
-            normed = layer.input_norm(x)
-            query = linear(layer.query, normed).view(heads_of)
-            key = linear(layer.key, normed).view(heads_of)
-            value = linear(layer.value, normed).view(heads_of)
-            if layer.q_norm:
-                query = layer.q_norm(query)
-                key = layer.k_norm(key)
+        def run(layer: nn.Module, attention: Callable, x: Tensor) -> Tensor:
+            weights = layer.self_attn
+            normed = rms_norm(layer.input_layernorm, x)
+            query = linear(weights.q_proj, normed).view(heads_of)
+            key = linear(weights.k_proj, normed).view(heads_of)
+            value = linear(weights.v_proj, normed).view(heads_of)
+            if hasattr(weights, "q_norm"):
+                query = rms_norm(weights.q_norm, query)
+                key = rms_norm(weights.k_norm, key)
             heads = torch.cat([query, key], 2)
             heads = heads * cos + heads.roll(self.size // 2, -1) * sin
             heads = heads.transpose(1, 2)  # (R, heads, T, D)
@@ -113,15 +83,16 @@ class Layers:
             value = value.transpose(1, 2)
             mixed = attention(query, key, value)  # (R, T, heads, D)
             mixed = mixed.view(len(x), -1)  # (N, heads D)
-            x = x + linear(layer.output, mixed)
-            normed = layer.post_norm(x)
-            gate = linear(layer.gate, normed)
-            gate = layer.activation(gate)
-            inner = gate * linear(layer.up, normed)
-            return x + linear(layer.down, inner)
+            x = x + linear(weights.o_proj, mixed)
+            normed = rms_norm(layer.post_attention_layernorm, x)
+            mlp = layer.mlp
+            gate = linear(mlp.gate_proj, normed)
+            gate = mlp.act_fn(gate)
+            inner = gate * linear(mlp.up_proj, normed)
+            return x + linear(mlp.down_proj, inner)
 
         x = self.net.embed_tokens(tokens)
         x = x.flatten(0, 1)  # (N, hidden)
         for layer, attention in zip(self.layers, attentions, strict=True):
             x = self.run_layer(run, layer, attention, x)
-        return self.norm(x)
+        return rms_norm(self.net.norm, x)
