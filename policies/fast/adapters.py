@@ -9,7 +9,6 @@ most. r is the rank of the adapters.
 from collections import Counter
 
 import torch
-import torch.nn.functional as F
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
@@ -38,7 +37,7 @@ class Adapters:
         if isinstance(layer, LoraLayer):
             base = layer.base_layer
         if not self.names:
-            return _call(base, x)
+            return base(x)
         dtype = x.dtype
         if self.updating:
             dtype = torch.float32
@@ -46,14 +45,14 @@ class Adapters:
         rows = self.groups.pad(x)  # (n, C, in)
         inner = torch.bmm(rows.to(dtype), down)  # (n, C, r)
         if self.groups.even:
-            output = _call(base, rows)  # (n, C, out)
+            output = base(rows)  # (n, C, out)
             # not in a mixed --precision
             if output.dtype == dtype and type(base) is nn.Linear:
                 output.baddbmm_(inner, up, alpha=scale)
                 return output.flatten(0, 1)
             output = output.flatten(0, 1)
         else:
-            output = _call(base, x)
+            output = base(x)
         delta = torch.bmm(inner, up)
         delta = self.groups.unpad(delta)
         delta = delta.to(output.dtype)
@@ -72,13 +71,6 @@ class Adapters:
         if not self.updating:
             self.stacks[layer] = stack
         return stack
-
-
-def _call(base: nn.Module, x: Tensor) -> Tensor:
-    """Return base(x) without a module's call, which costs as much as a small matrix product."""
-    if type(base) is nn.Linear:
-        return F.linear(x, base.weight, base.bias)
-    return base(x)
 
 
 class Groups:
