@@ -1,7 +1,6 @@
 """Finding models: whether one exists, and which one it is, without the slow imports of loading."""
 
 import hashlib
-import io
 import json
 import os
 from dataclasses import dataclass, field
@@ -95,8 +94,7 @@ def fingerprint(name: str) -> str | None:
 
     None: the files are the hub's, and not on this machine yet. The hash is of each file's size and
     of 64 blocks of 64 KiB, evenly spread, so it takes a moment for any size. Training moves every
-    weight, and so cannot hide between the blocks. A text counts without the carriage returns that
-    git on Windows adds.
+    weight, and so cannot hide between the blocks.
     """
     folder = Path(name)
     if not folder.is_dir():
@@ -114,10 +112,7 @@ def fingerprint(name: str) -> str | None:
         files.update(folder.glob(pattern))
     digest = hashlib.sha256()
     for path in sorted(files):
-        file = path.open("rb")
-        if path.suffix == ".json":
-            file = io.BytesIO(file.read().replace(b"\r\n", b"\n"))
-        with file:
+        with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             digest.update(f"{path.name} {size}\n".encode())
             for start in range(0, size, max(size // 64, 1 << 16)):
