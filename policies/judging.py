@@ -28,5 +28,4 @@ def likelihoods(base: SharedModel, questions: list[tuple], chat: bool = False) -
             )
         rows[prompt, text] = row
     halving([base], lambda: score(base, list(rows.values()), PLAIN, frozen=True))
-    answers = {question: row.scored.cpu().double().numpy() for question, row in rows.items()}
-    return [answers[question] for question in questions]
+    return [rows[question].scored.cpu().double().numpy() for question in questions]
