@@ -97,8 +97,8 @@ def test_a_task_in_turn_has_one_scored_turn_in_every_baseline(workflow, turns, t
     while step.asked and not step.scored:
         step = follow(task, item, [*step.history, (step.asked, AB)])
     assert (len(step.history), task.scored(task.turns), task.turns) == (turns, 1, turns)
-    args.turns = turns
-    rollout = SimpleNamespace(task=task, reward=SimpleNamespace(maximum=4.0))
+    episode = SimpleNamespace(turns=turns, gamma=1.0)
+    rollout = SimpleNamespace(task=task, reward=SimpleNamespace(maximum=4.0), episode=episode)
     team = SimpleNamespace(bases=[])
     record = make_record({}, args, {}, SimpleNamespace(rollout=rollout, team=team))
     assert record["largest_return"] == 4.0

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from policies import Mistake
 from policies.model_names import EMBEDDED, fingerprint, recorded_name
-from rewards import largest_return
 from training.items import digest
 
 ROOT = EMBEDDED.parent
@@ -195,6 +194,8 @@ def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
 
     The lists hold what every process that trained the run had.
     """
+    from training.metrics import highest_return  # it imports torch
+
     flags = recorded(args)
     rollout = module.rollout
     record = earlier or {
@@ -204,9 +205,7 @@ def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
         "items": {split: digest(items) for split, items in splits.items()},
         "maximum": rollout.reward.maximum,
         "unit": "episode" if rollout.task.per_episode else "turn",  # of the maximum
-        "largest_return": largest_return(
-            rollout.reward.maximum, rollout.task.scored(args.turns), args.gamma
-        ),
+        "largest_return": highest_return(rollout),
         "date": datetime.now().isoformat(timespec="seconds"),  # that chat templates see
         "max_steps": [],
         "commands": [],
