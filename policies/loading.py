@@ -1,7 +1,6 @@
 """Loading models, in 32, 16, 8 or 4 bits, and saving and loading agents."""
 
 import contextlib
-import io
 import logging
 import os
 import sys
@@ -12,6 +11,7 @@ import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers.utils.logging import disable_progress_bar
 
 from policies import Mistake
 from policies.decoding import Ask, decode
@@ -24,6 +24,7 @@ from policies.shared_model import PROBED, SharedModel
 # and 64 keys more than a multiple of 128. Its gradient is NaN for a query whose scores are all
 # below -88 (pytorch/pytorch#196678). On an H100, 1 to 2 steps in a hundred were skipped for it.
 torch.backends.cuda.enable_cudnn_sdp(False)
+disable_progress_bar()  # of transformers, while it loads a model
 
 
 def load_base(name: str, agents: list[int], options: TeamOptions) -> SharedModel:
@@ -67,10 +68,9 @@ def load_model(name: str, bits: int):
     needs += "reads without code of the model's own"
     with loading(model_name, needs):
         tokenizer = load_tokenizer(name)
-        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
-            model, report = AutoModelForCausalLM.from_pretrained(
-                name, output_loading_info=True, **options
-            )
+        model, report = AutoModelForCausalLM.from_pretrained(
+            name, output_loading_info=True, **options
+        )
     if report["missing_keys"]:  # transformers would take random ones
         raise Mistake(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
     stored = getattr(model.config, "quantization_config", None)
@@ -92,8 +92,7 @@ def load_tokenizer(where: str):
     logger.handlers = [warnings]
     logger.setLevel(logging.WARNING)
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
-            return AutoTokenizer.from_pretrained(where)
+        return AutoTokenizer.from_pretrained(where)
     finally:
         logger.handlers = handlers
         logger.setLevel(level)
