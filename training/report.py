@@ -142,8 +142,6 @@ def report(directory: Path) -> str:
                 line += f"{error:8.3f}"
             lines.append(line)
     for when, turns in summary["example"].items():
-        if isinstance(turns, dict):  # of a run that an older version began
-            continue
         lines += [f"\none greedy episode {when} training:", "\n\n".join(map(shown, turns))]
     lines.append(NEXT.format(run=shlex.quote(str(directory)), steps=2 * summary["steps"]))
     return "\n".join(lines)
