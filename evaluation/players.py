@@ -5,7 +5,6 @@ sampling and rewards are those of training, because the same objects make them h
 `flags` are those of train.py, resolved (train.Args).
 """
 
-import copy
 import dataclasses
 import gc
 import itertools
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from magrpo import Episode, Node, Rollout, team_mean
 from policies import Mistake
-from policies.loading import device, load_agent
+from policies.loading import load_agent
 from policies.model_names import TeamOptions, find_model
 from policies.sampling import Sampling
 from policies.team import Team
@@ -137,17 +136,18 @@ class Player:
         base = self.team.bases[0]
         self.scorer = scorer or Scorer(find_reward(self.task), base, flags.chat_template)
         accelerate(self.team.bases)
-        self.team.to(device())
         if flags.engine:
             from policies.engine import connect
 
             connect(self.team, flags.engine)
 
     def weights(self) -> list[list]:
-        """Return a copy of each agent's weights that are trained."""
-        agents = range(self.team.size)
-        weights = list(map(self.team.parameters_of, agents))
-        return copy.deepcopy(weights)
+        """Return a copy of each agent's weights that are trained, on the CPU."""
+        copies = []
+        for agent in range(self.team.size):
+            weights = self.team.parameters_of(agent)
+            copies.append([weight.data.to("cpu", copy=True) for weight in weights])
+        return copies
 
     def rollout(self, trained: Iterable[int] = (), workflow: type | None = None) -> Rollout:
         """Return the rollout in which these agents play trained, the others untrained."""
@@ -155,7 +155,7 @@ class Player:
             values = versions[agent in trained]
             weights = self.team.parameters_of(agent)
             for weight, value in zip(weights, values, strict=True):
-                weight.data.copy_(value.data)
+                weight.data.copy_(value)
         options = part_of(self.flags, Episode)
         task = self.task
         if workflow:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import train
 from policies import Mistake
-from policies.loading import device, load_base
+from policies.loading import load_base
 from policies.model_names import TeamOptions
 from programs.rows import file_rows
 from rewards import total
@@ -34,7 +34,7 @@ def score(argv: list[str]) -> list[dict]:
     if scorer.asks_base:
         resolve_bits(options)
         team = replace(part_of(options, TeamOptions), lora_rank=0)
-        scorer.base = load_base(options.model[0], [0], team).to(device())
+        scorer.base = load_base(options.model[0], [0], team)
         scorer.chat = options.chat_template
     rows = []
     for number, row in file_rows(args.file):

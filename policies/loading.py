@@ -28,9 +28,12 @@ disable_progress_bar()  # of transformers, while it loads a model
 
 
 def load_base(name: str, agents: list[int], options: TeamOptions) -> SharedModel:
-    """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
+    """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy.
+
+    It is checked where it runs, whose rounding counts. New adapters are drawn on the CPU.
+    """
     model, tokenizer = load_model(name, options.bits)
-    base = SharedModel(model, tokenizer, agents, options)
+    base = SharedModel(model, tokenizer, agents, options).to(device())
     check(base)
     return base
 
