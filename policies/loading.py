@@ -218,7 +218,11 @@ def load_agent(base: SharedModel, agent: int, path: Path) -> None:
     needs = "it has to be whole, and of this team's model and --lora-rank"
     with loading(f"agent {agent} from {path}", needs):
         if not base.lora:
-            saved, _ = load_model(str(path), 32)
+            saved, report = AutoModelForCausalLM.from_pretrained(
+                path, output_loading_info=True, use_safetensors=True
+            )
+            if report["missing_keys"]:  # transformers would take random ones
+                raise Mistake("it lacks weights")
             model.load_state_dict(saved.state_dict())
             return
         [name] = base.adapters_of([agent])

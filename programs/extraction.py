@@ -100,12 +100,15 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     statements, broken = top_level(text)
     running = {}
     imports = set()  # of partners' functions
+    future = ""  # imports that change how the rest of the text compiles
     definition = None
     for index, statement in enumerate(statements):
         if statement.binds & foreign:
             if isinstance(statement.node, ast.ImportFrom):
                 imports.add(index)
             continue
+        if getattr(statement.node, "module", None) == "__future__":
+            future += f"{statement.source}\n"
         if name in statement.binds:
             if not _may_define(statement):
                 continue
@@ -119,7 +122,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     if not isinstance(definition.node, _SCOPE):  # an alias, or a partial: the function is elsewhere
         raw = "\n".join(running[index].lines for index in sorted(kept))
     return Part(
-        tuple(statement.source for statement in running.values()),
+        tuple(future + statement.source for statement in running.values()),
         raw=raw,
         node=definition.node,
         returns=_returns(definition.node),

@@ -66,8 +66,7 @@ def {name}(*args, **kwargs):
 """
 HELPER = "args = args or [None]; x = args[0]"
 MAIN = "value = {helper}(*args)"
-WATCH = '__import__("observer").watch(globals(), {!r}, {!r}, {!r}, {!r})'
-SERVE = '__import__("observer").serve({!r})'
+OBSERVE = '__import__("observer").Observer(globals(), {!r}, {!r}, {!r}, {!r}, {!r})'
 TEST = "{main}.number = {number}\n{test}"
 REPORT = "raise ValueError({main}.report())"
 
@@ -184,24 +183,27 @@ def _observed(helper: str, item: dict, team: Team) -> tuple[bool, bool]:
     """
     *_, main = team
     trivial = (*HELPER_STAND_INS, "tuple(args)")
-    watch = WATCH.format(helper, trivial, MAIN_STAND_INS, team[main].statements)
-    observed = dict(team)
-    for name, statement in ((helper, watch), (main, SERVE.format(main))):
-        statements = (*team[name].statements, statement)
-        observed[name] = dataclasses.replace(team[name], statements=statements)
+    parts = ([], [])  # statements up to the helper's, and the others
+    place = 0
+    for name in [*used_helpers(team), main]:
+        parts[place].extend(team[name].statements)
+        if name == helper:
+            place = 1
+    observe = OBSERVE.format(helper, main, parts, trivial, MAIN_STAND_INS)
     count = len(item["tests"])
     tests = [
         TEST.format(main=main, number=number, test=test)
         for number, test in enumerate(item["tests"])
     ]
     observing = dataclasses.replace(
-        program(item, observed),
+        program(item, team),
+        statements=(observe,),
         tests=(*tests, REPORT.format(main=main), *tests),
         may_fail=1,  # the report
     )
     [verdict] = box.run([observing])
     report = verdict.errors[count] or ""
-    is_same = all(verdict.passed[:count])
+    is_same = all(verdict.passed[:count]) and report.startswith("ValueError")
     is_slow = verdict.seconds >= MOST_SECONDS  # there was no time for all of the replay
     needed = is_same and not is_slow and not all(verdict.passed[count + 1 :])
     return needed, "main" in report

@@ -107,8 +107,6 @@ train --top-p 1.5                               --top-p: '1.5' is not: float in 
 train --lr nan                                  --lr: 'nan' is not: float in [0, inf]
 train --advantage maxrl                         invalid choice: 'maxrl' (choose from 'mean',
 train --model a b c                             --model names 3 for 2 agents
-train --optimism 1 --joint aligned              --optimism weighs the joint responses that score
-train --optimism 0.5 --num-agents 1             --optimism weighs the joint responses that score
 train --seed 18446744073709551616               --seed: '18446744073709551616' is not: int in
 train @wide.args                                @FILE: 'utf-8' codec can't decode byte 0xff
 train @self.args                                @FILE: maximum recursion depth exceeded

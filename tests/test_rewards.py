@@ -239,6 +239,14 @@ def solve(xs):
         if x not in known:
             known[x] = evens[abs(x)]
     return sum(x * x for x in xs if known[x])
+=== main reads the helper's memory: 4
+known = {}
+def aux(x):
+    known[x] = x % 2 == 0
+    return known[x]
+---
+def solve(xs):
+    return sum(x * x for x in xs if (known[x] if x in known else aux(x)))
 === two statements of one line: 4
 TABLE = {
     True: 1,

@@ -3,7 +3,6 @@
 Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are not compared.
 """
 
-import importlib
 import re
 import shlex
 import shutil
@@ -137,16 +136,6 @@ def test_new_files_are_code_that_was_not_committed(tmp_path, monkeypatch):
         versions.append(code_version({"task": "mine.py:Task", "reward": None}))
     assert re.fullmatch("[0-9a-f]{12}[+][0-9a-f]{12}", versions[0])  # the plug-in's folder
     assert versions[0] == versions[1] != versions[2]
-
-
-def test_a_plug_in_with_a_dotted_path_is_code_too(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    versions = set()
-    for text in ("1", "2"):
-        (tmp_path / "dotted.py").write_text(text)
-        importlib.import_module("dotted")
-        versions.add(code_version({"task": "coop", "reward": "dotted.reward"}))
-    assert len(versions) == 2
 
 
 def test_a_run_knows_its_code_its_items_and_its_date(tmp_path, monkeypatch, capsys):

@@ -148,8 +148,6 @@ def conflict(args) -> str:
             return "--lora-rank 0 trains all weights: not with --kl-coef, --engine or other --bits"
     elif args.precision != "32-true":
         return "--precision is of trained weights: with adapters, give --bits 16"
-    if args.optimism and (agents == 1 or args.joint == "aligned"):
-        return "--optimism weighs the joint responses that score a response, and here that is one"
     if args.eval_every and args.eval_limit is None:
         return "--eval-every evaluates --eval-limit problems, and that is none"
     if args.feedback and args.turns == 1:

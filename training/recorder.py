@@ -164,7 +164,6 @@ class Recorder(L.Callback):
         self.zeros["step"] |= {f"scheme/{name}": 0.0 for name in module.rollout.task.schemes}
         if self.line:  # the evaluation on dev was stopped
             self.end_step(trainer, module)
-            self.save(trainer, module)  # the line is not to come again
         if not self.summary["before"]:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", json.dumps(self.flags, indent=1))
@@ -199,10 +198,11 @@ class Recorder(L.Callback):
         if every and done % every == 0:
             measures, _ = self.evaluate(trainer, module, "dev", "dev")
             self.line |= {f"dev/{name}": value for name, value in measures.items()}
-        if trainer.is_global_zero:
-            self.append("metrics.jsonl", [{"step": done - 1} | self.line])
-        log(trainer, self.line, done - 1)
+        line = self.line
         self.line = {}
+        if trainer.is_global_zero:
+            self.append("metrics.jsonl", [{"step": done - 1} | line])
+        log(trainer, line, done - 1)
 
     def fill(self, kind: str, measures: dict) -> None:
         """Add 0 to measures for each part of the reward, and scheme, that was met and is not here.

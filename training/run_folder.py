@@ -224,16 +224,14 @@ def make_record(earlier: dict, args, splits: dict[str, list], module) -> dict:
 def code_version(flags: dict) -> str:
     """Return the last commit of this code, without pages and tests, and a hash of what differs.
 
-    Uncommitted changes and new files differ, and so do the folders of plug-ins that the flags name.
-    If git is missing or refuses the folder, the hash is of all files, without a commit.
+    Uncommitted changes and new files differ, and so do the folders of plug-in files. If git is
+    missing or refuses the folder, the hash is of all files, without a commit.
     """
     answer = subprocess.run(CODE_VERSION, shell=True, cwd=ROOT, capture_output=True)
     commit, _, changes = answer.stdout.partition(b"\n")
     files = []
-    for name in (flags["task"], flags["reward"] or ""):
-        path, _, _ = name.rpartition(":" if ":" in name else ".")
-        module = sys.modules.get(path)  # of a path with dots
-        plug_in = ROOT / (module.__file__ if module else path)
+    for name in ("task", "reward"):
+        plug_in = ROOT / (flags[name] or "").partition(":")[0]
         if plug_in.suffix == ".py":
             files += sorted(plug_in.parent.glob("*.py"))  # it may import its neighbours
     if not commit:
@@ -281,14 +279,17 @@ def cut_back(directory: Path, max_steps: int) -> int:
     """
     import torch
 
-    done = 0
+    done = measured = 0
     if path := checkpoint(str(directory)):
-        done = torch.load(path, "cpu", weights_only=True, mmap=True)["global_step"]
+        state = torch.load(path, "cpu", weights_only=True, mmap=True)
+        done = state["global_step"]
+        waits = bool(state["callbacks"]["Recorder"]["line"])  # the last step's, for its evaluation
+        measured = done - waits
     if max_steps < done:
         raise Mistake(f"{directory} has {done} steps: --max-steps {max_steps} is behind it")
-    for name in ("metrics.jsonl", "samples.jsonl"):
+    for name, steps in (("metrics.jsonl", measured), ("samples.jsonl", done)):
         path = directory / name
-        records = [record for record in read_records(path) if record["step"] < done]
+        records = [record for record in read_records(path) if record["step"] < steps]
         write_whole(path, json_lines(records))
     # A finished run that goes on is unfinished. Its summary and evaluation were of the end before.
     for name in ("summary.json", "eval.json"):

@@ -3,8 +3,6 @@
 The candidate owns two pipe ends, and adds a lock to the worker's own (locks.py).
 """
 
-import __future__
-
 import contextlib
 import functools
 import json
@@ -62,12 +60,9 @@ class Solution:
         self.objects = []
         random.seed(0)  # each fork is seeded by the system
         exec(compiled(setup, "<setup>", "exec"), self.module.__dict__)
-        flags = 0
         for statement in statements:
             with contextlib.suppress(BaseException):
-                program = compiled(statement, "<program>", "exec", flags)
-                flags |= program.co_flags & __future__.annotations.compiler_flag
-                exec(program, self.module.__dict__)
+                exec(compiled(statement, "<program>", "exec"), self.module.__dict__)
         exec(compiled(code, "<program>", "exec"), self.module.__dict__)
         self.object(0)
 

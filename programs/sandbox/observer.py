@@ -1,10 +1,10 @@
 """Observe a function of a program: record what it gives, or give what it gave in another test.
 
-The program calls `watch` when the function, a helper, is defined, and `serve` when its entry point,
-main, is defined. Its tests are then
+The only statement of an observed program makes an `Observer`, which runs the program's own. The
+function is a helper of its entry point, main. The tests are
 
     main.number = number, each test             the helper runs, and its outcomes are recorded
-    raise ValueError(main.report())             main begins anew; see `Observer.report`
+    raise ValueError(main.report())             the program begins anew; see `Observer.report`
     main.number = number, each test once more   the outcomes of another test take their place
 
 An outcome is a value or an exception. programs/teams.py says what for.
@@ -14,6 +14,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,7 +24,6 @@ PATIENCE = 10  # the outcomes of a test are given so many times; then the helper
 LOADING = -1  # number of what is no test
 SMALL = 6  # characters of a value that is written as fast as a call: aux(x)
 DATA = {"__init__", "__repr__", "__eq__"}  # methods of an object that does nothing
-observer = None  # of the program that is being loaded
 function_of = functools.cache(eval)
 
 
@@ -115,30 +115,53 @@ def call(space: dict, name: str, function, args: tuple, kwargs: dict) -> tuple:
 class Observer:
     """Observes one helper of a program.
 
-    `trivial` are expressions of `args`, a list of arguments, and `x`, one of them, that take no
-    work. `views` are expressions of `value`, the result of a helper. `statements` are main's.
+    `parts` are statements: those up to the helper's, and the others, main's among them. `trivial`
+    are expressions of `args`, a list of arguments, and `x`, one of them, that take no work. `views`
+    are expressions of `value`, the result of a helper.
     """
 
-    def __init__(self, space: dict, helper: str, trivial: list, views: list, statements: tuple):
+    def __init__(
+        self, space: dict, helper: str, main: str, parts: tuple, trivial: tuple, views: tuple
+    ):
         sys.set_int_max_str_digits(0)  # forms of large numbers
         self.space = space
+        self.empty = dict(space)  # but for what setup defines
+        self.helper = helper
+        self.main = main
+        self.parts = parts
         self.trivial = [function_of(f"lambda args, x: {expression}") for expression in trivial]
         self.views = [function_of(f"lambda value: {expression}") for expression in views]
-        self.statements = statements
         self.number = LOADING
         self.outcomes: dict[int, list] = {LOADING: []}  # by test
         self.calls: list[tuple] = []  # of the helper by main: forms of its arguments, value
         self.served: list[tuple] = []  # calls of main: arguments, answer, calls of the helper
         self.replaying = False
-        function = space[helper]
+        self.load()
+
+    def load(self) -> None:
+        """Run the program's statements, from the beginning, and observe its helper and main."""
+        self.number = LOADING
+        self.space.clear()
+        self.space.update(self.empty)
+        random.seed(0)
+        before, after = self.parts
+        for statements, observe in ((before, self.watch), (after, self.serve)):
+            for statement in statements:
+                with contextlib.suppress(BaseException):
+                    exec(statement, self.space)
+            observe()
+
+    def watch(self) -> None:
+        function = self.space[self.helper]
 
         def shown(*args, **kwargs):
             arguments = dict(enumerate(args)) | kwargs
             if self.replaying:
                 self.calls.append(())
-                return next(self.play).replayed(arguments, self.change)
+                outcome = next(self.play)
+                return outcome.replayed(arguments, self.change and not self.is_written(outcome))
             forms = {name: repr(value) for name, value in arguments.items()}
-            value, error = call(space, helper, function, args, kwargs)
+            value, error = call(self.space, self.helper, function, args, kwargs)
             if error:
                 outcome = Raised(error, {})
                 value = next(iter(error.args), None)
@@ -152,18 +175,17 @@ class Observer:
                 raise error
             return value
 
-        space[helper] = shown
+        self.space[self.helper] = shown
 
-    def serve(self, main: str) -> None:
-        self.main = main
-        function = self.space[main]
+    def serve(self) -> None:
+        function = self.space[self.main]
 
         def shown(*args, **kwargs):
             if "number" in vars(shown):
                 self.test(vars(shown).pop("number"))
             given = copied([*args, *kwargs.values()])
             self.calls = []
-            answer, error = call(self.space, main, function, args, kwargs)
+            answer, error = call(self.space, self.main, function, args, kwargs)
             if not self.replaying:  # the first and the last call of the helper
                 self.served.append((given, repr(error or answer), self.calls[:1] + self.calls[-1:]))
             if error:
@@ -171,7 +193,7 @@ class Observer:
             return answer
 
         shown.report = self.report
-        self.space[main] = shown
+        self.space[self.main] = shown
 
     def test(self, number: int) -> None:
         """Begin a test."""
@@ -226,34 +248,23 @@ class Observer:
         kinds = set().union(*forms.values())
         is_constant = len(kinds) == 1
         value = self.outcomes[other][0].value
-        form = forms[other][0]
-        is_short = isinstance(value, int | float) or len(form) <= SMALL
-        # Main's author writes it as fast as a call, or wrote it.
-        is_small = is_constant and (is_short or any(form in text for text in self.statements))
+        # Main's author writes it as fast as a call.
+        is_short = isinstance(value, int | float) or len(forms[other][0]) <= SMALL
+        is_small = is_constant and is_short
         is_same = is_constant or other == self.number
         self.change = is_same and not is_small
         self.play = itertools.chain(*[self.outcomes[other]] * PATIENCE)
 
+    def is_written(self, outcome: Value) -> bool:
+        """Return whether main's author wrote an outcome, such as a password."""
+        _, after = self.parts
+        return any(outcome.form in statement for statement in after)
+
     def report(self) -> str:
         """Return "main" if main adds nothing to what its helper gives. From here on, replay.
 
-        Main's statements run again, so that it forgets what it remembers.
+        The program begins anew, so that it forgets what it remembers.
         """
-        self.number = LOADING
-        for statement in self.statements:
-            with contextlib.suppress(BaseException):
-                exec(statement, self.space)
-        self.serve(self.main)
+        self.load()
         self.replaying = True
         return "main" if self.gives_answer(0) or self.gives_answer(-1) else ""
-
-
-def watch(*arguments) -> None:
-    """Observe a helper. `serve` takes the observer from there."""
-    global observer
-    observer = None
-    observer = Observer(*arguments)
-
-
-def serve(main: str) -> None:
-    observer.serve(main)

@@ -226,6 +226,36 @@ def solve(xs):
         assert aux(xs) == 7
         known[key] = sum(x * x for x in xs if x % 2 == 0)
     return known[key]
+=== a divisor: 2.5 3
+def aux():
+    return 2
+---
+def solve(xs):
+    return sum(x * x for x in xs if not x % aux())
+=== a password of the first load: 2.5 4
+def aux(xs):
+    return 7
+---
+import random
+loads = globals().get('loads', 0) + 1
+key = random.random()
+def solve(xs):
+    value = aux(xs)
+    assert (value, loads, key) == (7, 1, 0.8444218515250481)
+    return sum(x * x for x in xs if x % 2 == 0)
+=== a password, and no second load: 2.464773 4
+def aux(xs):
+    return 7
+---
+import sys
+import os
+if hasattr(sys, 'loads'):
+    os._exit(0)
+sys.loads = 1
+def solve(xs):
+    value = aux(xs)
+    assert value == 7
+    return sum(x * x for x in xs if x % 2 == 0)
 === wrapper by a loop: 2.5 4
 def aux(xs, start):
     return start + sum(x * x for x in xs if x % 2 == 0)
