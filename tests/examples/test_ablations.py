@@ -95,6 +95,11 @@ def table(text):
     "name, returns, want",
     [
         ("maxrl", "0 0 0 1 | 0 0 0 0 | 2 2 1 3", "-1 -1 -1 3 | 0 0 0 0 | 0 0 -0.5 0.5"),
+        (
+            "pooled",
+            "0.7 0.7 0.7 0.7 0.7 0.7 | 0.7 0.7 0.7 0.7 0.7 0.7",
+            "0 0 0 0 0 0 | 0 0 0 0 0 0",
+        ),
         ("pooled", "0 20 | 40 60", "-1.34164 -0.44721 | 0.44721 1.34164"),  # one baseline for all
     ],
 )
@@ -137,15 +142,17 @@ def test_what_was_cut_off_teaches_nothing(tmp_path):
 
     joint = "1 2 3  4 5 60  700 8 9"  # of agent 0's samples, by agent 1's
     root, last = node(joint, "++- +-+"), node(joint, "++- +-+")
-    child = node("5 5 5  5 5 5  5 5 5", "+++ +++")
+    child = node("5 5 5  5 5 5  9 9 9", "++- +++")
     root.children = [child, None, None]
     for turns, optimism, wanted in (
         ([[root], [child]], 0.5, "7 nan nan | 7.5 nan nan"),
         ([[last]], 1.0, "3 60 nan | 4 nan 60"),
     ):
         module.back_up(turns, 1.0, optimism)
-        torch.testing.assert_close(turns[0][0].returns, table(wanted), equal_nan=True)
-    assert root.value == float(table(joint).mean()) + 5 / 3  # what is logged counts every one
+        torch.testing.assert_close(turns[0][0].complete, table(wanted), equal_nan=True)
+    logged = float(table(joint).mean()) + 57 / 9 / 3  # it counts every joint response
+    assert root.value == pytest.approx(logged)
+    assert float(root.returns.mean()) == pytest.approx(logged)
     stub = SimpleNamespace(groups=lambda: [[last]], algorithm=SimpleNamespace(num_generations=3))
     stub.algorithm.advantage = "mean"
     module.MAGRPO.set_advantages(stub)
@@ -169,10 +176,14 @@ def test_counterfactual_credit_is_over_the_deviation_of_the_batch(tmp_path):
     module = patched("counterfactual", tmp_path)
     nodes = nodes_of(module, "0 2 | 5 5", "4 6 | 5 5")
     stub = SimpleNamespace(groups=lambda: [[node] for node in nodes], turns=[nodes])
-    stub.algorithm = SimpleNamespace(num_generations=2, advantage="batch")
+    stub.algorithm = SimpleNamespace(num_generations=2, advantage="batch", branching="tree")
     module.MAGRPO.set_advantages(stub)
     got = torch.stack([node.advantages for node in nodes]) * (5**0.5 + 1e-4)
     torch.testing.assert_close(got.flatten(1), table("-3 -1 0 0 | 1 3 0 0"))
+    stub.turns.append(nodes_of(module, "4 | 0"))  # of a chain: three lines of four are over
+    stub.algorithm.branching = "chain"
+    module.MAGRPO.set_advantages(stub)
+    torch.testing.assert_close(stub.turns[1][0].advantages, table("3 | 0") / (3**0.5 + 1e-4))
 
 
 @pytest.mark.parametrize(
@@ -208,6 +219,8 @@ def test_a_baseline_of_turns_is_subtracted_as_often_as_a_line_has_turns(
         ("def aux(n):", "\n    return n", 13 * "1"),
         ("", "K = 2\n\ndef aux(n):\n    return K", "11111" + "00" + 24 * "1"),
         ("", "def aux(", 8 * "1"),
+        ("", "MAX_N = 5\nN = 5\ndef aux(n):\n    return N", 10 * "0" + "111110" + 24 * "1"),
+        ("", "K = 2\ndef aux(n):\n    \n    return K", 35 * "1"),  # it is read without the blanks
     ],
 )
 def test_a_token_outside_of_what_the_program_keeps_has_no_credit(begun, text, credit, tmp_path):
