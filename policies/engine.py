@@ -133,8 +133,10 @@ class Engine:
                 right = [0 < len(tokens) <= most, choice["finish_reason"] in ("stop", "length")]
                 for token, logp in zip(tokens, logps, strict=True):
                     right.append(operator.index(token) in ids and math.isfinite(logp))
-                # A generation_config.json of vLLM's may cut it short, which then looks finished.
-                size = codec.end_of(tokens, begun) if all(right) else 0
+                if not all(right):
+                    continue
+                size = codec.end_of(tokens, begun)
+                # vLLM cuts an answer short where the checkpoint's generation_config.json says so.
                 if size or len(tokens) == most:
                     entropies = [-logp for logp in logps]
                     response = response_of(codec, tokens, logps, entropies, begun, size)

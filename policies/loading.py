@@ -58,7 +58,7 @@ def load_model(name: str, bits: int):
     dtype = torch.float32
     if bits == 16 or (bits < 16 and has_bf16(place)):
         dtype = torch.bfloat16
-    options: dict = {"dtype": dtype, "use_safetensors": True}
+    options: dict = {"dtype": dtype}
     if bits < 16:
         options["quantization_config"] = BitsAndBytesConfig(
             **{f"load_in_{bits}bit": True},
@@ -71,11 +71,7 @@ def load_model(name: str, bits: int):
     needs += "reads without code of the model's own"
     with loading(model_name, needs):
         tokenizer = load_tokenizer(name)
-        model, report = AutoModelForCausalLM.from_pretrained(
-            name, output_loading_info=True, **options
-        )
-    if report["missing_keys"]:  # transformers would take random ones
-        raise Mistake(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
+        model = load_weights(name, **options)
     stored = getattr(model.config, "quantization_config", None)
     if stored and not getattr(stored, f"load_in_{bits}bit", False):
         raise Mistake(
@@ -84,6 +80,16 @@ def load_model(name: str, bits: int):
         )
     model.name_or_path = recorded_name(name)  # peft writes it into saved agents
     return model, tokenizer
+
+
+def load_weights(where: str | Path, **options):
+    """Return the model of a folder or a hub name. Mistake: a weight is missing."""
+    model, report = AutoModelForCausalLM.from_pretrained(
+        where, output_loading_info=True, use_safetensors=True, **options
+    )
+    if report["missing_keys"]:  # transformers takes random ones
+        raise Mistake(f"it lacks its weights {', '.join(report['missing_keys']):.200}")
+    return model
 
 
 def load_tokenizer(where: str):
@@ -218,11 +224,7 @@ def load_agent(base: SharedModel, agent: int, path: Path) -> None:
     needs = "it has to be whole, and of this team's model and --lora-rank"
     with loading(f"agent {agent} from {path}", needs):
         if not base.lora:
-            saved, report = AutoModelForCausalLM.from_pretrained(
-                path, output_loading_info=True, use_safetensors=True
-            )
-            if report["missing_keys"]:  # transformers would take random ones
-                raise Mistake("it lacks weights")
+            saved = load_weights(path)
             model.load_state_dict(saved.state_dict())
             return
         [name] = base.adapters_of([agent])

@@ -77,8 +77,8 @@ def score(
     batch_limit = min(limit, TOGETHER[base.device.type])
     together = [row for row in rows if row.size <= base.reach]
     alone = [row for row in rows if row.size > base.reach]
-    # Some models keep tables of so many places, or of a window of places.
-    tree_limit = min(limit, base.codec.context, base.table)
+    # Some models keep tables of so many places as their context has.
+    tree_limit = min(limit, base.codec.context, base.longest_tree)
     batches = [*packed(trees_of(together, tree_limit), batch_limit)]
     batches += packed(trees_of(alone, 0), batch_limit)
     for batch in batches:

@@ -64,11 +64,11 @@ class SharedModel(nn.Module):
             self.policy_of = dict.fromkeys(agents, agents[0])
         self.lora = options.lora_rank > 0
         config = model.config.get_text_config()
-        # GPT-Neo hides the tokens out of a window by their places, also in a tree.
-        self.table = getattr(config, "window_size", None) or math.inf
+        # Tokens of the longest tree: GPT-Neo's window is of places in the tree.
+        self.longest_tree = getattr(config, "window_size", None) or math.inf
         # Tokens of the longest text that is scored beside others. 0: the model takes no masks, so
         # texts are decoded one by one, too.
-        self.reach = min([self.table, *windows(config)])
+        self.reach = min([self.longest_tree, *windows(config)])
         # Another way to decode (`rows`) and to compute `token_logps`; policies/fast/ sets it.
         self.fast: Any = None
         self.engine: Any = None  # the server that samples, with --engine; engine.py sets it

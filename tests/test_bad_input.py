@@ -303,6 +303,7 @@ SPOILED = [  # what is done, the command, what is named
     (task('item["task_id"]', "None"), MINE, "content is text, not None (item {'task"),
     (task("reward.maximum = 1.0", ""), MINE, "mine.py:reward' has to name a function with"),
     (weights(without_norm), MODEL, "lacks its weights model.norm.weight"),
+    (weights(without_norm), "train --init model --lora-rank 0", "weights model.norm.weight"),
     (cut("model/model.safetensors"), MODEL, "it needs config.json, tokenizer and safetensors"),
     (no_eos, MODEL, "no end-of-sequence token: set eos_token in its tokenizer"),
     (template("{{ messages[0].content }}"), f"{CHAT} --template-arg think=1", "does not read it"),

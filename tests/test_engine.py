@@ -209,6 +209,7 @@ WRONG = """
 {}                                              2  LOST
 {"index": 0}                                    3  LOST
 {"finish_reason": "abort"}                      3  LOST.*abort
+{"token_ids": [24,5,5,5,5,5,5,5], "logprobs": {"token_logprobs": [0,0,0,0,0,0,0,0]}}  3  LOST
 {"token_ids": [5, 5], "finish_reason": "length", "logprobs": {"token_logprobs": [-1, -1]}}  3  LOST
 {"token_ids": null}                             3  TypeError
 {"token_ids": [], "logprobs": {"token_logprobs": []}}  3  LOST

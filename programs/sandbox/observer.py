@@ -78,7 +78,7 @@ class Value:
             raise Unknown
         others = {id(hole): arguments.get(name) for name, hole in self.holes.items()}
         value = copied(self.value, others)
-        return changed(value) if change and "<argument" not in self.form else value
+        return changed(value) if change else value
 
 
 class Raised(Value):
@@ -159,7 +159,7 @@ class Observer:
             if self.replaying:
                 self.calls.append(())
                 outcome = next(self.play)
-                return outcome.replayed(arguments, self.change and not self.is_written(outcome))
+                return outcome.replayed(arguments, self.change and not self.is_known(outcome))
             forms = {name: repr(value) for name, value in arguments.items()}
             value, error = call(self.space, self.helper, function, args, kwargs)
             if error:
@@ -255,10 +255,10 @@ class Observer:
         self.change = is_same and not is_small
         self.play = itertools.chain(*[self.outcomes[other]] * PATIENCE)
 
-    def is_written(self, outcome: Value) -> bool:
-        """Return whether main's author wrote an outcome, such as a password."""
+    def is_known(self, outcome: Value) -> bool:
+        """Return whether an outcome has an argument, or main's author wrote it, as a password."""
         _, after = self.parts
-        return any(outcome.form in statement for statement in after)
+        return "<argument" in outcome.form or any(outcome.form in text for text in after)
 
     def report(self) -> str:
         """Return "main" if main adds nothing to what its helper gives. From here on, replay.
