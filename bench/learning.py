@@ -7,7 +7,8 @@ All train adapters of rank 16 on every linear layer of the embedded model. Probl
 reward and the number of samples are the same. A run has 60 steps of 12 problems, 8 responses of
 each agent, 96 tokens (192 of one agent), and temperature 1. Each contender tries three rates on one
 seed. The best on dev problems trains with other seeds, and this project's held-out evaluation
-judges. A run has a folder in runs/learning/. The same command goes on with what is missing.
+judges. A run has a folder in runs/learning/, below the commit. The same command goes on with what
+is missing, and trains an unfinished run anew.
 
 With --gradient the two gradients of one rollout are compared: this project's, and comlrl's with
 its last token trained and padding left out.
@@ -28,6 +29,7 @@ A contender's name says what it is.
 import argparse
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +49,14 @@ from magrpo import epoch_order
 from policies.model_names import EMBEDDED
 from rewards import code, total
 from tasks import Coop
-from training.run_folder import json_lines, json_text, read_json, read_records, write_whole
+from training.run_folder import (
+    code_version,
+    json_lines,
+    json_text,
+    read_json,
+    read_records,
+    write_whole,
+)
 
 STEPS = 60
 BATCH = 12  # problems of a step
@@ -56,7 +65,7 @@ TOKENS = 96  # of a response. One agent writes both halves.
 RATES = ("3e-4", "1e-3", "3e-3")
 DEV_SEED = 10
 SEEDS = (0, 1, 2)
-RUNS = Path("runs/learning")
+RUNS = Path("runs/learning") / code_version({"task": None, "reward": None})
 COLUMNS = ("return", "greedy/return", "metric/pass", "metric/coop")  # held out
 OURS = {
     "ours-aligned": "--joint aligned --optimism 0 --lr-schedule constant",
@@ -282,6 +291,7 @@ def run(name: str, rate: str, seed: int) -> dict:
     folder = RUNS / f"{name}-{rate}-{seed}"
     if record := read_json(folder, "result.json"):
         return record
+    shutil.rmtree(folder, ignore_errors=True)  # the CPU seconds are of one whole run
     trained = folder / "run"
     agents = agents_of(name)
     sizes = f"--num-agents {agents} --max-new-tokens {TOKENS * 2 // agents} --logger none".split()

@@ -13,13 +13,13 @@ helper that is missing, and learns to do without. Nobody asks what the helper is
 `difference` pays each agent what the team loses without it (difference rewards): the joint reward
 less that with its response blank. The part that is taken away does not depend on the agent's own
 response, so the expected gradient is that of equal rewards. With --joint aligned, the partners'
-luck leaves each agent's reward. With --joint cross, the part is the same for a whole group, and the
-group's mean is subtracted anyway: the advantages are those of equal rewards.
+luck leaves each agent's reward. With --joint cross --optimism 0, the part is the same for a whole
+group, and the group's mean is subtracted anyway: the advantages are those of equal rewards.
 
-`shapley` pays each agent its Shapley value (SHARP, arXiv 2602.08335): what it adds to a team that
-forms one by one, the mean over all orders. The others are blank. All values add up to the joint
-reward, less that of blanks. Each first place is working alone, so with two agents half of the
-gradient is that of `alone`.
+`shapley` pays each agent its Shapley value: what it adds to a team that forms one by one, the mean
+over all orders. The others are blank. All values add up to the joint reward, less that of blanks.
+Each first place is working alone, so with two agents half of the gradient is that of `alone`.
+(SHARP, arXiv 2602.08335, pays such a value on top of the joint reward.)
 
 `mixed` adds what an agent earns alone to the joint reward (AT-GRPO, arXiv 2510.11062, there with
 rewards of each role). Its largest return is (1 + ALPHA) times that of `code`.

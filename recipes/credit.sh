@@ -18,8 +18,7 @@ PYTHON=${PYTHON:-.venv/bin/python}
 [[ $PYTHON == /* ]] || PYTHON=$PWD/$PYTHON
 mkdir -p "${OUT:=runs/credit}"
 OUT=$(cd "$OUT" && pwd)
-CLONES=$(mktemp -d)
-trap 'rm -rf "$CLONES"' EXIT
+CLONES=$(mktemp -d "$OUT/code.XXXX") # kept: runs may go on after this script
 RATES="0.003 0.0015 0.006"
 PLAIN="--joint aligned --optimism 0"
 OWN="--reward examples/own_pay.py"
@@ -29,7 +28,7 @@ copy() { # NAME, DIFF or -, FLAGS: makes the clone in which a row trains
   local folder=$CLONES/$2
   [[ -d $folder ]] && return
   git clone --quiet . "$folder"
-  [[ $2 == - ]] || git -C "$folder" apply "$PWD/examples/$2.diff"
+  [[ $2 == - ]] || git -C "$folder" apply "examples/$2.diff"
 }
 
 scaled() { # rows that choose a rate: NAME, DIFF, FLAGS
@@ -49,6 +48,7 @@ scaled() { # rows that choose a rate: NAME, DIFF, FLAGS
 others() { # rows that keep the default's rate
   local early="--task examples/credit/early.py:Early"
   "$@" aligned - $PLAIN
+  "$@" aligned-half - $PLAIN --lr 0.0015 # a rate that rows above may choose
   "$@" k4 - --joint 4 --optimism 0
   "$@" cross - --joint cross --optimism 0
   "$@" optimism - --joint cross --optimism 1
@@ -58,10 +58,9 @@ others() { # rows that keep the default's rate
   for size in 2 4 16; do
     "$@" group-$size - $PLAIN --num-generations $size --batch-size $((96 / size))
   done
-  # Two turns: a line of a chain has 2 responses of each agent, a problem's tree of 4 has 20.
+  # Two turns, so half the problems. A line that ends early samples less.
   "$@" early-mean - $PLAIN $early --branching chain --batch-size 6
   "$@" early-turn credit/turn_index $PLAIN $early --branching chain --batch-size 6 --advantage turn
-  "$@" early-tree - $PLAIN $early --branching tree --num-generations 4 --batch-size 5
   "$@" three-aligned - $PLAIN --num-agents 3
   "$@" three-k4 - --joint 4 --optimism 0 --num-agents 3
   "$@" three-difference - $PLAIN --num-agents 3 $OWN:difference
@@ -95,12 +94,12 @@ row() { # NAME, DIFF, FLAGS: prints a run for each seed
 rated() { # as row, with the rate whose last team's return on dev problems is the largest
   local rate
   rate=$("$PYTHON" - "$OUT/rate/$1" $RATES << 'END'
-import glob, json, sys
+import json, sys
 stem, *rates = sys.argv[1:]
 def last(rate):
     total = 0
-    for file in glob.glob(f"{stem}-{rate}-*/metrics.jsonl"):
-        rows = map(json.loads, open(file))
+    for seed in (100, 101):
+        rows = map(json.loads, open(f"{stem}-{rate}-{seed}/metrics.jsonl"))
         *_, row = (row for row in rows if "dev/return" in row)
         total += row.get("dev/metric/joint", row["dev/return"])
     return total

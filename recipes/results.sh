@@ -32,7 +32,7 @@ rows() {
   row messages 5 @recipes/messages.args
   row told 3 @recipes/messages.args --task examples/messages.py:Told
   row deaf 3 @recipes/messages.args --task examples/messages.py:Deaf
-  row two-turns 3 --turns 2 --branching chain --max-steps 30
+  row two-turns 3 --turns 2 --branching chain --batch-size 15 --max-steps 30
   row two-tree 3 --turns 2 --branching tree --num-generations 4 --max-steps 30
 }
 
@@ -40,7 +40,7 @@ compare() { # TABLE, ROWS: the first row is the one that the others are compared
   local table=$1 runs=()
   shift
   for name in "$@"; do
-    runs+=("$OUT/$name"-[0-9])
+    runs+=("$OUT/$name"-[0-9]*)
   done
   echo "== $table"
   "$PYTHON" eval.py compare "${runs[@]}" --csv "$OUT/$table.csv"
@@ -61,7 +61,7 @@ compare turns two-turns two-tree
 "$PYTHON" eval.py --run "$OUT/default-0"
 
 figure() { # FILE, TWO ROWS, METRICS: their curves, as docs/ has them
-  "$PYTHON" eval.py compare "$OUT/$2"-[0-9] "$OUT/$3"-[0-9] --metric "${@:4}" --out "$OUT/$1" > /dev/null
+  "$PYTHON" eval.py compare "$OUT/$2"-[0-9]* "$OUT/$3"-[0-9]* --metric "${@:4}" --out "$OUT/$1" > /dev/null
 }
 
 figure curve.png default single return

@@ -23,7 +23,8 @@ they pay each agent (games.py), and the baseline (`advantages`).
     `optimism`            A response's best joint response counts, not the mean of them.
     `difference`          Pays `r(a) - r(a without i)`.
     `counterfactual`      The same, divided by the group's deviation.
-    `Shapley`             Pays the mean of `r(S + i) - r(S)` over coalitions S (SHARP, 2602.08335).
+    `Shapley`             Pays the mean of `r(S + i) - r(S)` over coalitions S.
+    `team, Shapley`       Pays `r(a)` and the Shapley value (SHARP, 2602.08335, without its tools).
     `own pay, pooled`     Pays `r(a) + r(i alone)`. `pooled` has one mean and deviation for all.
     `critic`              The baseline is the exact value.
     `tree, chain`         Each first response opens a second turn with G samples, or with one.
@@ -61,6 +62,7 @@ from examples.credit.games import (
     true_gradient,
     values_of,
     with_own_pay,
+    with_shapley,
 )
 from magrpo import Node, advantages, arrangement, back_up, sample_returns
 
@@ -91,6 +93,7 @@ ONE_TURN = {
     "difference": Estimator(1, "mean", difference),
     "counterfactual": Estimator(1, "std", difference),
     "Shapley": Estimator(1, "mean", shapley),
+    "team, Shapley": Estimator(1, "mean", with_shapley),
     "own pay": Estimator(1, "mean", with_own_pay),
     "pooled": Estimator(1, "pooled", with_own_pay),
     "critic": Estimator(1, "critic"),
@@ -313,7 +316,7 @@ def draw(tables: dict[str, dict], path: Path) -> None:
         place.set(title=game, xlabel="bias: 1 - cosine", ylabel="noise at equal samples")
         widest = max(bias for bias, _ in points)
         place.margins(y=0.1)
-        place.set(xlim=(-0.55 * widest, 1.25 * widest), ylim=(0, None))
+        place.set(xlim=(-0.75 * widest, 1.25 * widest), ylim=(0, None))
     text = "\n".join(f"{number} {name}" for number, name in enumerate(names, 1))
     text += "\n\nsquares are biased"
     legend.text(0, 1, text, va="top", fontsize=9)

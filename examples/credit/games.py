@@ -154,12 +154,17 @@ def shapley(game: Game, actions: Tensor) -> Tensor:
     return pay
 
 
+def with_shapley(game: Game, actions: Tensor) -> Tensor:
+    return shared(game, actions) + shapley(game, actions)
+
+
 # Joint responses that are scored to pay one
 SCORED = {
     shared: lambda agents: 1,
     difference: lambda agents: 1 + agents,
     with_own_pay: lambda agents: 1 + agents,
     shapley: lambda agents: 2**agents - 1,
+    with_shapley: lambda agents: 2**agents - 1,
 }
 
 

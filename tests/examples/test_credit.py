@@ -49,12 +49,12 @@ def paid(game, name, agent, joint, seen):
         return worth(everyone) - worth(everyone - {agent})
     if name in ("own pay", "pooled"):
         return worth(everyone) + worth({agent})
-    if name == "Shapley":  # what it adds to those who came before, over all orders
+    if name.endswith("Shapley"):  # what it adds to those who came before, over all orders
         added = []
         for order in itertools.permutations(game.start):
             before = {*order[: order.index(agent)]}
             added.append(worth(before | {agent}) - worth(before))
-        return statistics.fmean(added)
+        return statistics.fmean(added) + (worth(everyone) if name != "Shapley" else 0)
     return worth(everyone)
 
 

@@ -80,14 +80,16 @@ echo '{{"after": {{'$both' "return": 0.75}}}}' > "$run/summary.json"
 """
 
 
+COMMIT = "git add -A && git -c user.name=a -c user.email=a@b commit -qm a"
+
+
 @pytest.fixture
 def laboratory(tmp_path):
     """Runs recipes/credit.sh of a committed copy with a stub for python: its status and output."""
     copy = tmp_path / "a copy"
     left = shutil.ignore_patterns(".*", "runs", "tests", "tiny", "docs", "bench", "__pycache__")
     shutil.copytree(ROOT, copy, ignore=left)
-    commit = "git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm a"
-    subprocess.run(commit, shell=True, cwd=copy, check=True)
+    subprocess.run(f"git init -q . && {COMMIT}", shell=True, cwd=copy, check=True)
     stub = tmp_path / "python"
     stub.write_text(STUB.format(python=sys.executable))
     stub.chmod(0o755)
@@ -136,5 +138,6 @@ def test_a_diff_of_credit_that_does_not_apply_ends_it(laboratory):
     run, copy, folder = laboratory
     diff = copy / "examples/credit/token_credit.diff"
     diff.write_text(diff.read_text().replace("\n ", "\n  "))
+    subprocess.run(COMMIT, shell=True, cwd=copy, check=True)
     assert run().returncode
     assert not (folder / "log").exists()
