@@ -1,7 +1,8 @@
 """A language model behind a server with OpenAI's chat completions: pip install openai
 
-The key is in OPENAI_API_KEY. Every answer is kept in a file, so a run that is resumed or repeated
-gets the same answers. The client tries again where the server is busy, broken or slow.
+The key is in OPENAI_API_KEY. Every answer but an empty one is kept in a file, so a run that is
+resumed or repeated gets the same answers. The client tries again where the server is busy, broken
+or slow.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ THREADS = 16
 
 
 class Endpoint:
-    def __init__(self, url: str, model: str, timeout: float = 60.0, retries: int = 5):
+    def __init__(self, url: str, model: str, timeout: float = 60.0, retries: int = 3):
         try:
             from openai import OpenAI, OpenAIError  # takes a second
         except ModuleNotFoundError as error:
@@ -48,7 +49,9 @@ class Endpoint:
                     )
                 except self.failure as error:
                     raise Mistake(f"the server at {self.url}: {error}") from error
-                text = answer.choices[0].message.content or ""
+                text = answer.choices[0].message.content
+                if not text:  # it was cut off or filtered
+                    return ""
                 half = path.with_suffix(f".{os.getpid()}")  # a killed process leaves no half answer
                 half.write_text(text, "utf-8", errors="replace")
                 half.replace(path)

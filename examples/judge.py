@@ -18,9 +18,9 @@ examples/judge.py:rubric`, or the task's own.
 
 import functools
 import itertools
-import json
 import os
 import re
+import sys
 
 from examples.endpoint import Endpoint
 from policies import Mistake
@@ -44,9 +44,9 @@ def pairwise(calls):
                 answers = f"Answer A:\n{joined(calls[first])}\n\nAnswer B:\n{joined(calls[second])}"
                 questions.append(f"{text}\n\n{answers}")
     scores = [0.0] * len(calls)
-    for (first, second), answer in zip(pairs, endpoint().ask_all(COMPARE, questions), strict=True):
-        letter = re.match(r"\W*(?:Answer\W+)?([ABT])\b(?! \w)", answer)  # not "A tie"
-        wins = {"A": 1.0, "B": 0.0}.get(letter and letter[1], 0.5)
+    verdicts = asked(COMPARE, questions, r"^\W*(?:Answer\W+)?(A tie|[ABT])\b")
+    for (first, second), verdict in zip(pairs, verdicts, strict=True):
+        wins = {"A": 1.0, "B": 0.0}.get(verdict, 0.5)
         scores[first] += wins / 2
         scores[second] += (1 - wins) / 2
     compared = set(itertools.chain(*pairs))
@@ -57,22 +57,29 @@ def rubric(calls):
     """Return a tenth of the judge's number for each joint response, 0 where it gives none."""
     questions = []
     for item, texts in calls:
-        asked = item.get("rubric", RUBRIC)
-        questions.append(f"{problem(item)}\n\nAnswer:\n{joined((item, texts))}\n\nRubric: {asked}")
-    scores = []
-    for answer in endpoint().ask_all(RATE, questions):
-        number = re.search(r"\d+", answer)
-        scores.append(min(int(number[0]), 10) / 10 if number else 0.0)
-    return scores
+        wanted = item.get("rubric", RUBRIC)
+        questions.append(f"{problem(item)}\n\nAnswer:\n{joined((item, texts))}\n\nRubric: {wanted}")
+    return [min(int(number or 0), 10) / 10 for number in asked(RATE, questions, r"(\d{1,3})")]
 
 
 pairwise.maximum = rubric.maximum = 1.0
 pairwise.batch = rubric.batch = True
 
 
+def asked(system, questions, pattern):
+    """Return what the pattern finds in each answer, after its thoughts: a text or None."""
+    answers = endpoint().ask_all(system, questions)
+    found = [re.search(pattern, answer.rpartition("</think>")[2]) for answer in answers]
+    if answers and not any(found):
+        print(f"warning: the judge decides nothing, as by {answers[0]!r:.80}", file=sys.stderr)
+    return [match and match[1] for match in found]
+
+
 def problem(item):
-    """Return what the judge reads of an item."""
-    return f"Problem:\n{item.get('prompt') or json.dumps(item, default=repr)}"
+    """Return what the judge reads of an item, which must not be its solution."""
+    if "prompt" not in item:
+        raise Mistake("a judge reads an item's field prompt, and an item has none")
+    return f"Problem:\n{item['prompt']}"
 
 
 def joined(call):

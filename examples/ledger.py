@@ -106,8 +106,8 @@ class Ledger:
 
 
 class Deaf(Ledger):
-    def question(self, agent, item, message):
-        return super().question(agent, item, "")
+    def chat(self, agent, item, message=""):
+        return super().chat(agent, item)
 
 
 class Full(Ledger):

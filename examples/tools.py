@@ -10,8 +10,8 @@ The second line is the control: one agent calls and answers. The problems are ar
 At the first turn agent 0 may write an expression between <python> and </python>, which ends its
 response. The sandbox computes it. At the second turn agent 1 (the one agent in the control) reads
 the result as a tool's message and answers. The last number of its answer counts. Each character of
-a right answer costs. With NoTool the tool says nothing. Agents see messages of a chat, with
-examples of what they may do.
+both texts costs if it is right. With NoTool the tool says nothing. Agents see messages of a chat,
+with examples of what they may do.
 """
 
 import operator
@@ -23,7 +23,7 @@ from programs.sandbox.box import Program
 from programs.teams import box
 from tasks import Task
 
-LIMIT = 120  # characters of an expression and of its result
+LIMIT = 120  # characters of a result
 COST = 0.001  # of each character, for the team, at most MOST in all
 MOST = 0.2
 COUNT = 780  # problems
@@ -72,7 +72,7 @@ def computed(text):
     *_, expression = text.partition("<python>")
     if not expression.strip():
         return ""
-    code = f"def tool():\n    return (\n{expression[:LIMIT]}\n)"
+    code = f"def tool():\n    return (\n{expression}\n)"
     # A failing test shows the value: its error is told, and nothing else leaves the sandbox.
     program = Program(code, ("raise ArithmeticError(tool())",), "tool")
     [verdict] = box.run([program])

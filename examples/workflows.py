@@ -68,3 +68,6 @@ class Router(Coop):
         solver = 2 if "2" in answers[0] else 1
         answers = yield {solver: f"{item['prompt']}# write solve\n"}
         return code(item, [answers[solver]])
+
+    def scheme(self, item, responses):
+        return super().scheme(item, [responses[1] or responses[2]])

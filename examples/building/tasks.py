@@ -12,7 +12,6 @@ those of Build go on building.
 
 import itertools
 import random
-import re
 from typing import ClassVar
 
 from examples.building import blocks, houses, letters, rewards
@@ -216,7 +215,7 @@ class HouseBuild(StrBuild):
 
     def feedback(self, item, responses):
         """Return the turn's reward: the run's, or the strict one for a user's own reward."""
-        name = re.split("[.:]", self.reward)[-1]
-        scorer = getattr(rewards, name, rewards.housebuild)
+        is_paper = self.reward.endswith("housebuild_paper")
+        scorer = rewards.housebuild_paper if is_paper else rewards.housebuild
         score = total(scorer(item, responses), len(responses))
         return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)

@@ -33,7 +33,8 @@ def classeval(item, responses):
 
     Here c is the smallest contribution of an agent, `(p - q) / (1 - q)` as in `code`. q is the p of
     the class without the agent's methods. A partner's version of a method takes its place. So a
-    method that no test needs adds nothing. Neither does a method that a partner wrote as well.
+    method that nobody needs adds nothing. Neither does a method that a partner wrote as well. A
+    password is not caught: methods that fail without a partner's method, which does nothing.
 
     These are logged and not paid. `metric/tests` is p, and `metric/pass` says whether p = 1.
     `metric/coop` says whether every agent is needed then. `metric/coverage` is the share of the

@@ -17,7 +17,7 @@ from examples.warm_start.corpus import draw
 # A first corner belongs to one rectangle, so an order and its reverse are exactly that.
 ORDERS = {"random": 0.20, "as listed": 0.30, "from the left": 0.25, "from below": 0.25}
 TEAMS = {1: 0.15, 2: 0.80, 3: 0.05}  # agents -> share
-SECOND = 0.20  # share that may have a second turn; an eighth has one, of 1 to LIMIT rectangles
+SECOND = 0.20  # share that may have a second turn; a seventh has one, of 1 to LIMIT rectangles
 LIMIT = 5
 MALFORMED = 0.12  # share of responses with a fault of form
 # A token is at most a cell (two numbers), a number, a word or a mark.

@@ -160,5 +160,7 @@ def test_later_turns_show_the_own_commands_and_never_the_partners():
     text = task.observe(0, STRINGS[8], [(texts[0], task.feedback(STRINGS[8], texts)[0])])
     assert f"turn 1:\n{own}\n\nTurn 2. " in text
     assert partners not in text
-    told = HouseBuild().feedback(HOUSES[0], in_turn(HOUSES[0]))
+    task = HouseBuild()
+    task.reward = "mine.py:build"
+    told = task.feedback(HOUSES[0], in_turn(HOUSES[0]))
     assert told[0].startswith("Your team's reward was 0.9200.")  # its spiders live

@@ -232,6 +232,13 @@ def test_one_agent_calls_the_tool_and_answers():
     assert asks(task, item, CALL[:1], ["217"])[1] == (item | {"called": CALL[0]}, ["217"])
 
 
+def test_the_deaf_reader_s_example_has_a_message():
+    task = ledger.Deaf()
+    *_, shown, _, asked = task.chat(0, task.items("test")[0], "348")
+    assert shown["content"].endswith(f"Partner: {ledger.EXAMPLE['message']}")
+    assert asked["content"].endswith("Partner: ")
+
+
 def test_a_ledger_s_reader_sees_its_own_half():
     item = ledger.Ledger(lines=5).items("test")[0]
     first, second = map(set, item["halves"])
@@ -258,6 +265,8 @@ def test_a_debate_shows_all_answers_and_a_router_decides_who_is_asked():
     task = workflows.Router(num_agents=3)
     for answer, solver in (("agent 2", 2), ("me", 1)):
         assert asks(task, item, [answer, "", ""])[0].keys() == {solver}
+        texts = ["" if agent != solver else item["solution"] for agent in range(3)]
+        assert task.scheme(item, texts) != "other"  # there is a main function
 
 
 # --- what they are paid ---------------------------------------------------------------------------
@@ -335,6 +344,7 @@ def test_a_shapley_value_is_the_mean_over_the_orders_in_which_a_team_forms():
     [
         ("<python>12 * 30 - 5", "355"),
         ("So <python> (1 +\n2)", "3"),
+        ("<python>" + "1+" * 59 + "12345", "12404"),
         ("<python>1 / 0", "ZeroDivisionError: division by zero"),
         ("<python>12 books", "SyntaxError"),
         ("<python>open('/etc/passwd').read()", "Error"),

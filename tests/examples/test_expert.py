@@ -83,7 +83,6 @@ def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_
         ('{"aux": "cut in the mid', "No edit of aux."),
         ('{"aux": 3}', "No edit of aux."),
         ('{"aux": " "}', "No edit of aux."),
-        (None, "No edit of aux."),
         (json.dumps({"aux": "x" * 5000}), f"An expert's edit of aux:\n{'x' * 2000}\n(cut)"),
         # half a character, escaped in the JSON: prompts cannot hold it
         ('{"aux": "a \\ud83d b"}', "An expert's edit of aux:\na ? b"),
@@ -95,6 +94,12 @@ def test_each_question_is_asked_once(tmp_path, answer, edit):
         assert len(endpoint.requests) == 1
         ask(endpoint, [AUX, FIVE])
     assert len(endpoint.requests) == len(kept_answers(tmp_path)) == 2
+
+
+def test_an_empty_answer_is_not_kept():
+    with Stub(None) as endpoint:
+        assert ask(endpoint)[0] == ask(endpoint)[0] == "No edit of aux."
+        assert len(endpoint.requests) == 2
 
 
 def test_a_server_that_is_down_is_named():
@@ -146,6 +151,34 @@ def test_a_judge_compares_the_responses_to_a_problem(requests):
     assert len(requests) == 3 + 2 + 1  # a failed one is asked again
     assert judged(judge.pairwise, joints[:3]) == [0.0, 1.0, 0.5]
     assert len(requests) == 6  # from its file
+
+
+@pytest.mark.parametrize(
+    "answer, share",
+    [
+        ("A", 1.0),
+        ("B is better.", 0.0),
+        ("**Answer: B**", 0.0),
+        ("<think>\nA or B?\n</think>\n\nA", 1.0),
+        ("A tie", 0.5),
+        ("T", 0.5),
+    ],
+)
+def test_a_judge_decides_by_a_letter(requests, monkeypatch, answer, share):
+    monkeypatch.setattr(judge.endpoint(), "ask_all", lambda _, questions: [answer, "T"])
+    assert judge.pairwise([({"prompt": "one"}, ["x"]), ({"prompt": "one"}, ["y"])])[0] == (
+        share / 2 + 0.25
+    )
+
+
+def test_a_judge_that_decides_nothing_is_named(requests, monkeypatch, capfd):
+    monkeypatch.setattr(judge.endpoint(), "ask_all", lambda *_: ["Both", "have merits."])
+    joints = [({"prompt": "one"}, ["x"]), ({"prompt": "one"}, ["y"])]
+    for reward in (judge.pairwise, judge.rubric):
+        reward(joints)
+        assert "decides nothing, as by 'Both'" in capfd.readouterr().err
+    with pytest.raises(Mistake, match="an item's field prompt"):
+        judge.pairwise([({"room": 3}, ["x"])])
 
 
 def test_a_judge_rates_by_a_rubric(requests):
