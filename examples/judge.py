@@ -44,7 +44,9 @@ def pairwise(calls):
                 answers = f"Answer A:\n{joined(calls[first])}\n\nAnswer B:\n{joined(calls[second])}"
                 questions.append(f"{text}\n\n{answers}")
     scores = [0.0] * len(calls)
-    verdicts = asked(COMPARE, questions, r"^\W*(?:Answer\W+)?(A tie|[ABT])\b")
+    verdicts = asked(
+        COMPARE, questions, r"^\W*(?:Answer\W+)?(A tie|[ABT])\b(?! (?!is )\w)"
+    )  # A may be an article
     for (first, second), verdict in zip(pairs, verdicts, strict=True):
         wins = {"A": 1.0, "B": 0.0}.get(verdict, 0.5)
         scores[first] += wins / 2
@@ -71,7 +73,7 @@ def asked(system, questions, pattern):
     answers = endpoint().ask_all(system, questions)
     found = [re.search(pattern, answer.rpartition("</think>")[2]) for answer in answers]
     if answers and not any(found):
-        print(f"warning: the judge decides nothing, as by {answers[0]!r:.80}", file=sys.stderr)
+        print(f"warning: the judge decides nothing: {answers[0]!r:.80}", file=sys.stderr)
     return [match and match[1] for match in found]
 
 

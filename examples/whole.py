@@ -2,7 +2,8 @@
 
     python examples/whole.py SOURCE FOLDER
 
-An adapter is merged into its base. A .gguf needs pip install gguf.
+An adapter is merged into its base. The embedded base's learning rate stays behind: train.py then
+needs --lr 0.003. A .gguf needs pip install gguf.
 """
 
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the embedded team's figures of docs/results/ again: 69 runs, 2 hours of two cores.
+# Make the embedded team's figures of docs/results/ again: 69 runs, 2 to 4 hours of two cores.
 #
 #     bash recipes/results.sh            JOBS=2 before it: two runs at once
 #

@@ -161,6 +161,7 @@ def test_a_judge_compares_the_responses_to_a_problem(requests):
         ("**Answer: B**", 0.0),
         ("<think>\nA or B?\n</think>\n\nA", 1.0),
         ("A tie", 0.5),
+        ("A careful reader prefers B.", 0.5),
         ("T", 0.5),
     ],
 )
@@ -176,7 +177,7 @@ def test_a_judge_that_decides_nothing_is_named(requests, monkeypatch, capfd):
     joints = [({"prompt": "one"}, ["x"]), ({"prompt": "one"}, ["y"])]
     for reward in (judge.pairwise, judge.rubric):
         reward(joints)
-        assert "decides nothing, as by 'Both'" in capfd.readouterr().err
+        assert "decides nothing: 'Both'" in capfd.readouterr().err
     with pytest.raises(Mistake, match="an item's field prompt"):
         judge.pairwise([({"room": 3}, ["x"])])
 
