@@ -6,8 +6,9 @@ import statistics
 
 import pytest
 import torch
+from helpers import write_lines
 
-from examples.credit import exact, facts, strangers
+from examples.credit import exact, facts, strangers, trap
 from examples.credit.exact import ONE_TURN, G
 from examples.credit.games import GAMES, SCORED, Game, random_policies
 from rewards import code, total
@@ -143,3 +144,15 @@ def test_each_helper_meets_each_main():
     pairs = {(h, m): total(code(item, [texts[h], texts[m]]), 2) for h in (0, 1) for m in (2, 3)}
     assert paid["agent/0"] == pytest.approx((pairs[0, 2] + pairs[0, 3]) / 2)
     assert paid["agent/3"] == pytest.approx((pairs[0, 3] + pairs[1, 3]) / 2)
+
+
+def test_the_trap_by_counts_of_programs(tmp_path):
+    """Two windows of programs. In the first, 2 of 10 work alone and 1 of these passes. 8 call, and
+    4 of these pass and need their helper."""
+    first = {"scheme/unused": 0.2, "metric/pass": 0.5, "metric/load_bearing": 0.4}
+    later = {"metric/pass": 0.75, "metric/load_bearing": 0.75}  # none works alone
+    write_lines(tmp_path / "metrics.jsonl", [first] * 5 + [later] * 2)
+    table = trap.shares(tmp_path)
+    assert table.index.tolist() == [0, 5]
+    assert table.loc[0].tolist() == pytest.approx([0.2, 4 / 8, 0.4 * 1 / 2])
+    assert table.loc[5, ["alone", "q"]].tolist() == [0, 0.75]
