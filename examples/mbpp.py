@@ -7,8 +7,9 @@ import ast
 import functools
 from typing import ClassVar
 
-from programs.extraction import names_in, syntax_tree
+from programs.extraction import names_in
 from programs.items import carried, check_texts, code_item, functions, parsed, read_items, stub
+from programs.sandbox.parsing import syntax_tree
 from tasks import HumanEval
 
 

@@ -31,24 +31,13 @@ import itertools
 import re
 import symtable
 import textwrap
-import threading
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from programs.sandbox.parsing import REFUSED, SOURCE, syntax_tree
+
 MAX_CHARACTERS = 50_000  # of a response; what follows is cut off
 
-# Python warns about the style of many programs ("invalid escape sequence"). The filter goes by the
-# file name that they are compiled under, because catch_warnings is not thread-safe.
-SOURCE = "<response>"
-warnings.filterwarnings("ignore", module=SOURCE)
-
-# While Python builds a syntax tree, it counts the depth in one place for all threads. If a second
-# thread builds one while the first one collects garbage, the first one gets a SystemError
-# (python/cpython#106905). Rewards run in threads.
-_BUILDING = threading.RLock()
-
-REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # what the parser may raise
 _SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 # A fence stands at the margin, or ends the last line of code. In a docstring it is set in further.
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~).*$|(?<=\S)``` *$", re.MULTILINE)
@@ -83,12 +72,6 @@ class Part:
     @property
     def source(self) -> str:
         return "\n".join(self.statements)
-
-
-def syntax_tree(source: str) -> ast.Module:
-    """Return what ast.parse returns, in any thread. Raise one of REFUSED."""
-    with _BUILDING:
-        return ast.parse(source, SOURCE)
 
 
 @functools.lru_cache(maxsize=512)  # enough for one step; syntax trees are large

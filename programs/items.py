@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable
 
 from policies import Mistake
-from programs.extraction import REFUSED, names_in, syntax_tree
+from programs.extraction import names_in
 from programs.rows import file_rows, hub_rows
 from programs.sandbox.box import Program
+from programs.sandbox.parsing import REFUSED, syntax_tree
 from programs.teams import judged, program, team_parts
 
 

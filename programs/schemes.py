@@ -23,7 +23,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from programs.extraction import extract, part_names, syntax_tree
+from programs.extraction import extract, part_names
+from programs.sandbox.parsing import syntax_tree
 
 # Parts of a path, such as "FunctionDef.body Return.value sum.args GeneratorExp.elt aux.func".
 ASKED = re.compile(r"(If|IfExp|While)\.test|Match\.subject|comprehension\.ifs|filter\.args")

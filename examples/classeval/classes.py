@@ -12,8 +12,9 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from programs.extraction import REFUSED, SOURCE, characters, syntax_tree, top_level
+from programs.extraction import characters, top_level
 from programs.items import check_texts
+from programs.sandbox.parsing import REFUSED, SOURCE, syntax_tree
 
 
 def class_item(row):
