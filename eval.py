@@ -166,13 +166,16 @@ def agreed(flags_of: dict[Path | None, train.Args]) -> dict:
 
 
 def find_runs(args: Namespace) -> Sequence[Path | None]:
-    """Return the folders of --run. Without it: the newest run, or None for an untrained team."""
+    """Return the folders of --run. Without it: the newest, or None for an untrained team.
+
+    The newest has the agents that were saved last.
+    """
     if args.run:
         return run_folder.run_folders(args.run)
-    files = list(Path("runs").glob("*/args.json"))
-    if not files or args.task or args.model:
+    agents = list(Path("runs").glob("*/agents/0"))
+    if not agents or args.task or args.model:
         return [None]
-    run = max(files, key=os.path.getmtime).parent
+    run = max(agents, key=os.path.getmtime).parents[1]
     print(f"the newest run: {run}", file=sys.stderr)
     return [run]
 

@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -305,8 +306,9 @@ def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
         if given != value and name not in ASIDE | may_change:
             raise Mistake(
                 f"{directory} has another --{name.replace('_', '-')} ({value}, and not {given}): "
-                "it goes on with its own flags, and --resume changes only "
-                "--max-steps, --max-prompt-tokens, --device and the URL of --engine"
+                "it goes on with its own flags, and --resume changes only --max-steps, "
+                "--max-prompt-tokens, --device and the URL of --engine. For others choose "
+                "another --run"
             )
 
 
@@ -453,7 +455,12 @@ def train(args: Args) -> None:
         if first:
             run_folder.write_whole(directory / "args.json", run_folder.json_text(record))
             print(f"code:    {record['code'][-1]}\nwrites:  {directory}", flush=True)
-        fit(module, Recorder(directory, held_out, record, done), args)
+        try:
+            fit(module, Recorder(directory, held_out, record, done), args)
+        except Exception:
+            if first and not run_folder.checkpoint(str(directory)):
+                shutil.rmtree(directory, ignore_errors=True)  # it holds no result
+            raise
     if first:
         print(report(directory))
 

@@ -332,7 +332,8 @@ SPOILED = [  # what is done, the command, what is named
         "eval --run run --method only-0",
         "what applies here is trained",
     ),
-    (removed("run/agents"), PLAY, "cannot load agent 0"),
+    (removed("run/agents"), PLAY, "run has no agents: it has not come to its first step"),
+    (removed("run/agents/0"), PLAY, "cannot load agent 0"),
     (cut("run/agents/1/adapter_model.safetensors"), PLAY, "cannot load agent 1"),
     # as where a disk is not mounted
     (lambda place: (place / "runs").symlink_to("/nowhere/runs"), "train", "File exists: 'runs'"),
@@ -348,7 +349,11 @@ def test_what_is_spoiled(spoil, command, named, place, refused):
 FAULTS = [  # what is replaced, by what, the last lines of the traceback
     ("class Task:", "class Task(:", ["    class Task(:", "SyntaxError: invalid syntax"]),
     ("[{", "open('nowhere'), [{", ['mine.py", line 5, in items', "FileNotFoundError: [Errno 2]"]),
-    ('item["task_id"]', 'item["x"]', ['mine.py", line 6, in observe', "KeyError: 'x'"]),
+    (
+        'item["task_id"]',
+        'item["x"]',
+        ['mine.py", line 6, in observe', "KeyError: 'x'", "(item {'task_id'"],
+    ),
     ("return 0.0", "return item.x", ['mine.py", line 7, in reward', "AttributeError: 'dict'"]),
 ]
 

@@ -152,11 +152,16 @@ def test_a_step_of_the_optimizer_is_one_of_the_run(tmp_path, monkeypatch, capsys
     assert "a rollout took 2 steps" in capsys.readouterr().err
 
 
-def test_a_run_that_saved_no_step_is_not_told_to_go_on(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Recorder, "evaluate", error)
+@pytest.mark.parametrize("effect, is_left", [(error, False), (send_signal, True)])
+def test_a_run_that_saves_nothing_leaves_nothing(effect, is_left, tmp_path, monkeypatch, capsys):
+    """A reward with a mistake takes no name. One that was stopped goes on."""
+    broken = functools.wraps(lengths)(lambda *_: effect())
+    monkeypatch.setattr(THIS, "lengths", broken)
+    path = tmp_path / "run"
     with pytest.raises(SystemExit):
-        train_run(tmp_path / "run", SMALL)
-    assert "Go on" not in capsys.readouterr().err
+        train_run(path, FOUR)
+    assert ("Go on from step 0" in "".join(capsys.readouterr())) == is_left
+    assert path.exists() == is_left
 
 
 def assert_same_end(path, other):

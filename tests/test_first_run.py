@@ -122,7 +122,10 @@ def test_without_flags_the_newest_run_is_evaluated(trained, capsys):
     Path("runs/empty").mkdir(parents=True)
     for number, name in enumerate("bca"):
         shutil.copytree(trained, f"runs/{name}")
-        os.utime(f"runs/{name}/args.json", (number, number))
-    assert evaluation.find_runs(Namespace(run=None, task=None, model=None)) == [Path("runs/a")]
-    assert "the newest run: runs/a" in capsys.readouterr().err
+        os.utime(f"runs/{name}/agents/0", (number, number))
+    Path("runs/a").rename("runs/d")
+    shutil.copytree("runs/d", "runs/begun")
+    shutil.rmtree("runs/begun/agents")
+    assert evaluation.find_runs(Namespace(run=None, task=None, model=None)) == [Path("runs/d")]
+    assert "the newest run: runs/d" in capsys.readouterr().err
     assert evaluation.find_runs(Namespace(run=None, task=DEFAULT, model=None)) == [None]

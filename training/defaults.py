@@ -19,7 +19,7 @@ from policies.model_names import (
 from tasks import of_agents
 from training.flags import conflict, each
 from training.plugins import task_class
-from training.run_folder import check_base, find_run, read_args
+from training.run_folder import check_base, find_run, has_agents, read_args
 
 JOINTS = 4  # --joint from three agents on (docs/results/coop.md)
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
@@ -89,7 +89,7 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     folders = []
     for agent, name in enumerate(each("--init", names, len(team.model))):
         folder = find_run(name)
-        if (folder / "agents").is_dir():
+        if has_agents(folder):
             models = read_args(folder)["args"]["model"]
             number = agent if agent < len(models) else 0
             own = folder / f"agents/{number}"

@@ -45,7 +45,7 @@ def repeated(splits: dict[str, list], field: str) -> list[str]:
 def check_prompts(rollout, items) -> None:
     """Raise ValueError if a prompt of the items' first turn cannot be used whole.
 
-    Also where `play` does not ask, or `begin` does not give a text.
+    Also where `play` does not ask, or `begin` does not give a text. An error says for which item.
     """
     for item in items:
         try:
@@ -53,6 +53,6 @@ def check_prompts(rollout, items) -> None:
                 if rollout.task.begin(agent, item) is None:
                     raise Mistake("begin() gave None, not a text")
                 rollout.encode(agent, item, prompt)
-        except ValueError as error:
+        except Exception as error:
             error.add_note(f"(item {item!r:.300})")
             raise

@@ -77,6 +77,11 @@ def is_run(directory: Path) -> bool:
     return (directory / "args.json").is_file()
 
 
+def has_agents(directory: Path) -> bool:
+    """Return whether a folder holds agents. A run saves them before its first step."""
+    return (directory / "agents").is_dir()
+
+
 def check_place(run: str) -> None:
     """Raise ValueError if the folder of --run holds other files."""
     path = run_path(run)
