@@ -106,6 +106,7 @@ def test_the_programs_of_the_readme_earn_what_it_says():
 def test_the_task_of_the_docs_is_played_and_its_agent_is_loaded(trained, capsys):
     """The code blocks of docs/own.md, the first by the command that stands at its top."""
     [source] = blocks(TEXT, "class Rhyme")
+    [reward] = blocks(TEXT, "def mine")
     [using] = blocks(TEXT, "PeftModel")
     [command] = [command for command in COMMANDS if "--dry-run" in command and PLUGIN in command]
     Path("tiny").symlink_to(ROOT / "tiny")  # as in the project's folder
@@ -113,6 +114,8 @@ def test_the_task_of_the_docs_is_played_and_its_agent_is_loaded(trained, capsys)
     Path("words.jsonl").write_text('{"word": "cat"}\n' * 5, "utf-8")
     small = "--batch-size 2 --num-generations 2 --max-new-tokens 8"
     train.main([*shlex.split(command)[2:], *small.split()])
+    Path("my_rewards.py").write_text(reward, "utf-8")
+    train.main(["--reward", "my_rewards.py:mine", "--dry-run", *small.split()])
     exec(using.replace("runs/coop-1", str(trained)), {})
     assert "# write solve, you can call aux\ndef solve(xs):" in capsys.readouterr().out
 
