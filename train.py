@@ -458,8 +458,8 @@ def train(args: Args) -> None:
         try:
             fit(module, Recorder(directory, held_out, record, done), args)
         except Exception:
-            if first and not run_folder.checkpoint(str(directory)):
-                shutil.rmtree(directory, ignore_errors=True)  # it holds no result
+            if first and not earlier and not run_folder.checkpoint(str(directory)):
+                shutil.rmtree(directory, ignore_errors=True)  # made above, without a result
             raise
     if first:
         print(report(directory))
