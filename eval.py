@@ -166,9 +166,9 @@ def agreed(flags_of: dict[Path | None, train.Args]) -> dict:
 
 
 def find_runs(args: Namespace) -> Sequence[Path | None]:
-    """Return the folders of --run. Without it: the newest, or None for an untrained team.
+    """Return the folders of --run. Without it: the run that saved its agents last, or None.
 
-    The newest has the agents that were saved last.
+    None stands for an untrained team.
     """
     if args.run:
         return run_folder.run_folders(args.run)

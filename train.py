@@ -457,9 +457,10 @@ def train(args: Args) -> None:
             print(f"code:    {record['code'][-1]}\nwrites:  {directory}", flush=True)
         try:
             fit(module, Recorder(directory, held_out, record, done), args)
-        except Exception:
+        except Exception as error:
             if first and not earlier and not run_folder.checkpoint(str(directory)):
-                shutil.rmtree(directory, ignore_errors=True)  # made above, without a result
+                shutil.rmtree(directory, ignore_errors=True)
+                error.add_note(f"(nothing was saved, and {directory} is removed)")
             raise
     if first:
         print(report(directory))

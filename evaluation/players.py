@@ -237,7 +237,7 @@ def load_agents(team: Team, directory: Path) -> None:
     """Load the agents that a run saved last, and let them see its date."""
     record = run_folder.read_args(directory)
     if not run_folder.has_agents(directory):
-        raise Mistake(f"{directory} has no agents: it has not come to its first step")
+        raise Mistake(f"{directory} has no agents: a run saves them before its first step")
     run_folder.check_run(directory, record, team.options.model)
     if not run_folder.read_json(directory, "summary.json"):
         print(f"{directory} is not finished: its last saved agents play", file=sys.stderr)

@@ -332,7 +332,7 @@ SPOILED = [  # what is done, the command, what is named
         "eval --run run --method only-0",
         "what applies here is trained",
     ),
-    (removed("run/agents"), PLAY, "run has no agents: it has not come to its first step"),
+    (removed("run/agents"), PLAY, "run has no agents: a run saves them before its first step"),
     (removed("run/agents/0"), PLAY, "cannot load agent 0"),
     (cut("run/agents/1/adapter_model.safetensors"), PLAY, "cannot load agent 1"),
     # as where a disk is not mounted

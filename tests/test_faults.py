@@ -160,7 +160,9 @@ def test_a_run_that_saves_nothing_leaves_nothing(effect, is_left, tmp_path, monk
     path = tmp_path / "run"
     with pytest.raises(SystemExit):
         train_run(path, FOUR)
-    assert ("Go on from step 0" in "".join(capsys.readouterr())) == is_left
+    said = "".join(capsys.readouterr())
+    assert ("Go on from step 0" in said) == is_left
+    assert (f"{path} is removed" in said) != is_left
     assert path.exists() == is_left
 
 

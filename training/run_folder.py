@@ -78,7 +78,7 @@ def is_run(directory: Path) -> bool:
 
 
 def has_agents(directory: Path) -> bool:
-    """Return whether a folder holds agents. A run saves them before its first step."""
+    """Return whether a run has saved its agents, which it does before its first step."""
     return (directory / "agents").is_dir()
 
 

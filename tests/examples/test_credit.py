@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 import torch
-from helpers import write_lines
+from helpers import write_run
 
 from examples.credit import exact, facts, strangers, trap
 from examples.credit.exact import ONE_TURN, G
@@ -151,8 +151,10 @@ def test_the_trap_by_counts_of_programs(tmp_path):
     4 of these pass and need their helper."""
     first = {"scheme/unused": 0.2, "metric/pass": 0.5, "metric/load_bearing": 0.4}
     later = {"metric/pass": 0.75, "metric/load_bearing": 0.75}  # none works alone
-    write_lines(tmp_path / "metrics.jsonl", [first] * 5 + [later] * 2)
-    table = trap.shares(tmp_path)
+    run = tmp_path / "run"
+    write_run(run, steps=[first] * 5 + [later] * 2)
+    table = trap.shares(run)
     assert table.index.tolist() == [0, 5]
     assert table.loc[0].tolist() == pytest.approx([0.2, 4 / 8, 0.4 * 1 / 2])
     assert table.loc[5, ["alone", "q"]].tolist() == [0, 0.75]
+    assert table.loc[5, "needed":].isna().all()

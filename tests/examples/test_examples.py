@@ -134,6 +134,7 @@ examples/score.py items.jsonl    items.jsonl: a line, or its item, has no field 
 examples/crossplay.py            the following arguments are required: runs
 examples/crossplay.py nowhere    nowhere: there is no run
 examples/crossplay.py a b        the runs differ in --turns
+examples/credit/trap.py nowhere  nowhere: there is no run
 examples/credit/trap.py a        a has no metric/load_bearing in its metrics.jsonl: is it of coop?
 examples/whole.py none folder    none is neither a .gguf file nor the folder of an adapter
 examples/whole.py .              the following arguments are required: folder
