@@ -20,11 +20,12 @@ The last two are tried on a program that passes all tests. programs/sandbox/obse
 
 import atexit
 import dataclasses
+import itertools
 from collections.abc import Iterable
 
 from policies import Mistake
 from programs.extraction import Part, extract, part_names
-from programs.sandbox.box import Program, Sandbox, Verdict
+from programs.sandbox.box import Program, Sandbox, Verdict, is_inward
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
 # Constants come early, because they end a loop that others keep up.
@@ -47,6 +48,7 @@ HELPER_STAND_INS = (
     "lambda *_: x",
 )
 # Results that main could return. `value` is what a helper returns.
+LAST_ATTRIBUTE = "list(vars(value).values())[-1]"
 MAIN_STAND_INS = (
     "value",
     "next(iter(value))",
@@ -56,7 +58,7 @@ MAIN_STAND_INS = (
     "int(value)",
     "list(value if iter(value) is value else value[:])",  # a list of a set may sort it
     "list(value.values())[-1]",
-    "list(vars(value).values())[-1]",
+    LAST_ATTRIBUTE,
 )
 STAND_IN = """
 def {name}(*args, **kwargs):
@@ -170,7 +172,7 @@ def contributions(item: dict, responses: list[str], team: Team, p: float) -> dic
     if any(adds.values()) and given != [True]:
         stand_ins = _versions(main, team, responses)
         for helper in used:
-            stand_ins += main_stand_ins(helper, team)
+            stand_ins += main_stand_ins(helper, item, team)
         adds[main] = _added(main, item, team, stand_ins, p)
     return adds
 
@@ -237,10 +239,21 @@ def helper_stand_ins(name: str, team: Team) -> list[Part]:
     return stand_ins
 
 
-def main_stand_ins(helper: str, team: Team) -> list[Part]:
+def main_stand_ins(helper: str, item: dict, team: Team) -> list[Part]:
+    """Return the stand-ins for main that use a helper's value.
+
+    An object has attributes of its own by a class or an import. Where there is neither, no stand-in
+    reads one: it would need a process of its own, which takes as long as five others.
+    """
     *_, main = team
     first = MAIN.format(helper=helper)
-    return [_stand_in(main, team, first, expression, helper) for expression in MAIN_STAND_INS]
+    sources = itertools.chain([item.get("setup", "")], *(part.statements for part in team.values()))
+    is_plain = all(map(is_inward, sources))
+    return [
+        _stand_in(main, team, first, expression, helper)
+        for expression in MAIN_STAND_INS
+        if not (is_plain and expression == LAST_ATTRIBUTE)
+    ]
 
 
 def _stand_in(name: str, team: Team, first: str, expression: str, *helpers: str) -> Part:

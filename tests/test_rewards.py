@@ -403,6 +403,25 @@ def test_helpers_share_the_cooperation():
     assert code(EVEN, "", FILTERED)["structure"] == pytest.approx(0.4 / 2 + 0.6)
 
 
+BOX = """
+class Box:
+    def __init__(self, value):
+        self.value = value
+def taken_out(box):
+    return box.value
+"""
+
+
+@pytest.mark.parametrize("given, written", [("", BOX), (BOX, "")])
+def test_main_may_take_the_answer_out_of_an_object(given, written):
+    """The object's class is in setup, or the helper's author wrote it. One of three tests fails."""
+    tests = ["assert solve([2]) == 4", "assert solve([2, 4]) == 20", "assert solve([2]) == 5"]
+    aux = f"{written}def aux(xs):\n    return Box(sum(x * x for x in xs))\n"
+    scores = code(aux, main("return taken_out(aux(xs))"), tests=tests, setup=given)
+    assert scores["tests"] == pytest.approx(2 / 3)
+    assert scores["cooperation"] == 0
+
+
 def test_no_tests_and_setup():
     for tests in ("assert solve([]) == 0", None):
         with pytest.raises(ValueError, match="a list of texts, not"):
