@@ -458,6 +458,7 @@ def train(args: Args) -> None:
         try:
             fit(module, Recorder(directory, held_out, record, done), args)
         except Exception as error:
+            # A reward with a mistake would take the name of the run, for other flags to be refused.
             if first and not earlier and not run_folder.checkpoint(str(directory)):
                 shutil.rmtree(directory, ignore_errors=True)
                 error.add_note(f"(nothing was saved, and {directory} is removed)")
